@@ -1,0 +1,192 @@
+//! Stops: asked for by the owner, by the work itself or by time; `cancelled` only once nothing
+//! runs.
+
+use protocol::TaskId;
+
+use crate::claim::{Claim, Write};
+use crate::config::ms;
+use crate::error::Fault;
+use crate::pool::{age_ms, sql, with_connection};
+use crate::read::{Lookup, tombstone};
+use crate::task::{Principal, StopReason};
+use crate::{Error, Store};
+
+/// What came of `tasks/cancel`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// Nothing ran: it is over now.
+    Cancelled,
+    /// A worker owns it: it is told to stop, and over when it has stopped.
+    Requested,
+    /// It was over before.
+    AlreadyTerminal,
+    /// The task is gone; `None` = the caller has no such task.
+    Gone(Option<Lookup>),
+}
+
+/// A task that was ended for its stop reason, or because its tries were used up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The task.
+    pub id: TaskId,
+    /// `cancelled`, `abandoned`, `task_expired`, `work_limit`, `input_deadline`,
+    /// `version_gone`, `attempts_exhausted` or `step_in_doubt`.
+    pub reason: String,
+}
+
+impl Store {
+    /// Asks for a stop, on behalf of the owner. Any number of times is once.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn cancel(&self, principal: &Principal, id: TaskId) -> Result<Cancel, Error> {
+        with_connection!(self, "cancel", |mut connection| {
+            let age = age_ms(&connection);
+            let transaction = connection.transaction().await?;
+            let lock = transaction.prepare_cached(sql!("lock_task")).await?;
+            let locked = transaction
+                .query_opt(
+                    &lock,
+                    &[&id.as_uuid(), &principal.issuer, &principal.subject],
+                )
+                .await?;
+            let Some(locked) = locked else {
+                return Ok(Cancel::Gone(tombstone(&transaction, principal, id).await?));
+            };
+            if locked.get::<_, Option<&str>>("phase").is_none() {
+                return Ok(Cancel::AlreadyTerminal);
+            }
+            let stop = transaction.prepare_cached(sql!("request_stop")).await?;
+            let reason = StopReason::Cancelled.as_str();
+            transaction
+                .execute(&stop, &[&id.as_uuid(), &reason, &None::<&str>])
+                .await?;
+            let settle = transaction.prepare_cached(sql!("settle_stopped")).await?;
+            let settled = transaction
+                .query(
+                    &settle,
+                    &[
+                        &[id.as_uuid()].as_slice(),
+                        &[None::<i32>].as_slice(),
+                        &[None::<uuid::Uuid>].as_slice(),
+                        &age,
+                        &self.config.lease_grace_ms(),
+                        &0_i64,
+                    ],
+                )
+                .await?;
+            transaction.commit().await?;
+            Ok(if settled.is_empty() {
+                Cancel::Requested
+            } else {
+                Cancel::Cancelled
+            })
+        })
+    }
+
+    /// The only callers of these tasks went away before they got a handle, and no key lets
+    /// them come back. Answers with those that were told to stop.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the hold then runs out by itself.
+    pub async fn abandon(&self, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
+        let ids: Vec<_> = ids.iter().map(TaskId::as_uuid).collect();
+        with_connection!(self, "abandon", |connection| {
+            let statement = connection.prepare_cached(sql!("abandon")).await?;
+            let rows = connection.query(&statement, &[&ids]).await?;
+            Ok(rows
+                .iter()
+                .map(|row| TaskId::from_uuid(row.get("id")))
+                .collect())
+        })
+    }
+
+    /// The owning worker tells its own job to stop.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn stop_own(
+        &self,
+        claim: &Claim,
+        reason: StopReason,
+        detail: Option<&str>,
+    ) -> Result<Write, Error> {
+        let reason = reason.as_str();
+        with_connection!(self, "stop_own", |connection| {
+            let statement = connection.prepare_cached(sql!("stop_own")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &reason,
+                        &detail,
+                    ],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+
+    /// The owning worker says that the work of a stopped job has truly ended: the task gets
+    /// the status its stop reason calls for, or `failed` when a step is in doubt.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the next sweep then settles it.
+    pub async fn confirm_stopped(&self, claim: &Claim) -> Result<Write, Error> {
+        let claimed = [(claim.id, Some(claim.attempt), Some(claim.token))];
+        let settled = self
+            .settle(&claimed, std::time::Duration::from_secs(60))
+            .await?;
+        Ok(if settled.is_empty() {
+            Write::Lost
+        } else {
+            Write::Done
+        })
+    }
+
+    /// Ends stopped tasks that nothing runs. `expired_grace`: for how long a task that expired
+    /// is still shown as failed.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn settle_stopped(
+        &self,
+        ids: &[TaskId],
+        expired_grace: std::time::Duration,
+    ) -> Result<Vec<Settled>, Error> {
+        let unclaimed: Vec<_> = ids.iter().map(|id| (*id, None, None)).collect();
+        self.settle(&unclaimed, expired_grace).await
+    }
+
+    async fn settle(
+        &self,
+        tasks: &[(TaskId, Option<i32>, Option<uuid::Uuid>)],
+        expired_grace: std::time::Duration,
+    ) -> Result<Vec<Settled>, Error> {
+        let ids: Vec<_> = tasks.iter().map(|(id, ..)| id.as_uuid()).collect();
+        let attempts: Vec<_> = tasks.iter().map(|(_, attempt, _)| *attempt).collect();
+        let tokens: Vec<_> = tasks.iter().map(|(.., token)| *token).collect();
+        let (grace_ms, expired_grace_ms) = (self.config.lease_grace_ms(), ms(expired_grace));
+        with_connection!(self, "settle_stopped", |connection| {
+            let age = age_ms(&connection);
+            let statement = connection.prepare_cached(sql!("settle_stopped")).await?;
+            let rows = connection
+                .query(
+                    &statement,
+                    &[&ids, &attempts, &tokens, &age, &grace_ms, &expired_grace_ms],
+                )
+                .await?;
+            Ok::<_, Fault>(
+                rows.iter()
+                    .map(|row| Settled {
+                        id: TaskId::from_uuid(row.get("id")),
+                        reason: row.get("reason"),
+                    })
+                    .collect(),
+            )
+        })
+    }
+}

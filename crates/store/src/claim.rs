@@ -1,0 +1,245 @@
+//! Claims: who owns a job, and for how long.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::TaskId;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::config::ms;
+use crate::pool::{age_ms, sql, with_connection};
+use crate::task::{Principal, StopReason};
+use crate::{Error, Store, row};
+
+/// What a worker asks for.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest<'a> {
+    /// The job a hint named.
+    pub id: TaskId,
+    /// The tool the worker would run it with.
+    pub tool: &'a str,
+    /// The version of that tool which the worker serves.
+    pub version: i32,
+    /// Versions whose journals it can resume; its own among them.
+    pub resumes: &'a [i32],
+    /// The fencing token, chosen by the worker: a repeat of the same request is the same claim.
+    pub token: Uuid,
+    /// The worker, for operators.
+    pub worker: &'a str,
+}
+
+/// Proof of owning one attempt of a job. Only [`Store::claim`] makes one, and every write of
+/// an attempt needs it: an unfenced write does not compile (I3).
+#[derive(Debug)]
+pub struct Claim {
+    pub(crate) id: TaskId,
+    pub(crate) attempt: i32,
+    pub(crate) token: Uuid,
+    /// The owner of the task.
+    pub principal: Principal,
+    /// Name of the tool.
+    pub tool: String,
+    /// Version of the tool: pinned once the journal has an entry.
+    pub tool_version: i32,
+    /// Tries spent before this one (losses and retryable errors, never resumptions).
+    pub tries: i32,
+    /// Tries there are.
+    pub tries_max: i32,
+    /// Arguments (JSON object).
+    pub arguments: Bytes,
+    /// Client capabilities of the creating call (JSON object).
+    pub client_capabilities: Bytes,
+    /// Answers that came with the creating call (JSON object).
+    pub offered_responses: Option<Bytes>,
+    /// Trace context of the creating call (JSON object).
+    pub trace_context: Option<Bytes>,
+    /// The journal has entries: read it before running.
+    pub journaled: bool,
+    /// A step that an earlier attempt began and did not finish.
+    pub open_step: Option<String>,
+    /// A handle is out: questions are asked as a task.
+    pub handed_out: bool,
+    /// What the work last said of itself.
+    pub status_message: Option<String>,
+    /// What is left of the tool's work limit.
+    pub work_left: Duration,
+    /// How long the job was due before it was claimed.
+    pub waited: Duration,
+}
+
+impl Claim {
+    /// The task.
+    #[must_use]
+    pub fn id(&self) -> TaskId {
+        self.id
+    }
+
+    /// Which attempt this is, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> i32 {
+        self.attempt
+    }
+}
+
+/// What became of a fenced write.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Written.
+    Done,
+    /// Not written: this attempt no longer owns the task, or the task is in no state for it.
+    Lost,
+}
+
+impl Write {
+    pub(crate) fn from_rows(rows: u64) -> Self {
+        if rows == 0 { Self::Lost } else { Self::Done }
+    }
+}
+
+/// What a heartbeat says of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// The job.
+    pub id: TaskId,
+    /// It is to be stopped, for this reason.
+    pub stop: Option<StopReason>,
+}
+
+fn millis(value: i64) -> Duration {
+    Duration::from_millis(u64::try_from(value).unwrap_or(0))
+}
+
+fn claim(row: &Row, token: Uuid) -> Claim {
+    Claim {
+        id: TaskId::from_uuid(row.get("id")),
+        attempt: row.get("attempt"),
+        token,
+        principal: Principal::verified(row.get("issuer"), row.get("subject"), row.get("tenant")),
+        tool: row.get("tool"),
+        tool_version: row.get("tool_version"),
+        tries: row.get("tries"),
+        tries_max: row.get("tries_max"),
+        arguments: row::bytes(row, "arguments").unwrap_or_default(),
+        client_capabilities: row::bytes(row, "client_capabilities").unwrap_or_default(),
+        offered_responses: row::bytes(row, "offered_responses"),
+        trace_context: row::bytes(row, "trace_context"),
+        journaled: row.get("journaled"),
+        open_step: row.get("open_step"),
+        handed_out: row.get("handed_out"),
+        status_message: row.get("status_message"),
+        work_left: millis(row.get("work_ms_left")),
+        waited: millis(row.get("waited_ms")),
+    }
+}
+
+impl Store {
+    /// Takes the job if it is due and nobody owns it, or if its owner's lease ran out. `None`:
+    /// nothing to do for this worker; drop the hint.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Option<Claim>, Error> {
+        let (lease_ms, grace_ms) = (self.config.lease_ms(), self.config.lease_grace_ms());
+        with_connection!(self, "claim", |connection| {
+            let statement = connection.prepare_cached(sql!("claim")).await?;
+            let row = connection
+                .query_opt(
+                    &statement,
+                    &[
+                        &request.id.as_uuid(),
+                        &request.tool,
+                        &request.version,
+                        &request.resumes,
+                        &request.token,
+                        &lease_ms,
+                        &grace_ms,
+                        &age_ms(&connection),
+                        &request.worker,
+                    ],
+                )
+                .await?;
+            Ok(row.map(|row| claim(&row, request.token)))
+        })
+    }
+
+    /// Extends the leases of all given jobs. A job missing from the answer is lost.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the leases then run out by themselves.
+    pub async fn heartbeat<'a>(
+        &self,
+        claims: impl IntoIterator<Item = &'a Claim>,
+    ) -> Result<Vec<Beat>, Error> {
+        let (mut ids, mut attempts, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+        for claim in claims {
+            ids.push(claim.id.as_uuid());
+            attempts.push(claim.attempt);
+            tokens.push(claim.token);
+        }
+        let lease_ms = self.config.lease_ms();
+        with_connection!(self, "heartbeat", |connection| {
+            let statement = connection.prepare_cached(sql!("heartbeat")).await?;
+            let rows = connection
+                .query(&statement, &[&ids, &attempts, &tokens, &lease_ms])
+                .await?;
+            Ok(rows
+                .iter()
+                .map(|row| Beat {
+                    id: TaskId::from_uuid(row.get("id")),
+                    stop: row
+                        .get::<_, Option<&str>>("stop_reason")
+                        .and_then(StopReason::parse),
+                })
+                .collect())
+        })
+    }
+
+    /// Hands the job back to the queue without spending a try (a drained worker). `worked` is
+    /// added to the work done so far.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the lease then runs out by itself.
+    pub async fn release(
+        &self,
+        claim: &Claim,
+        hint_epoch: Option<&str>,
+        worked: Duration,
+    ) -> Result<Write, Error> {
+        let worked_ms = ms(worked);
+        with_connection!(self, "release", |connection| {
+            let statement = connection.prepare_cached(sql!("release")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &hint_epoch,
+                        &worked_ms,
+                    ],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+
+    /// Sets the status message.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn progress(&self, claim: &Claim, message: &str) -> Result<Write, Error> {
+        with_connection!(self, "progress", |connection| {
+            let statement = connection.prepare_cached(sql!("progress")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[&claim.id.as_uuid(), &claim.attempt, &claim.token, &message],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+}

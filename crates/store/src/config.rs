@@ -1,0 +1,97 @@
+//! Settings of the connection to Postgres, shared by every process.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[postgres]`: where tasks live.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Connection URL. Several hosts with `target_session_attrs=read-write` find the new
+    /// primary after a failover.
+    pub url: String,
+    /// Connections this process keeps at most.
+    pub pool_size: usize,
+    /// How long one connection attempt may take.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub connect_timeout: Duration,
+    /// How long one statement may take, enforced by Postgres.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub statement_timeout: Duration,
+    /// How long a request waits for Postgres to come back before it is refused.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub wait_max: Duration,
+    /// How long a worker owns a job without a heartbeat, by Postgres' clock. The same for
+    /// every process of an installation.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub lease: Duration,
+    /// How often a worker renews its leases. At most a third of `lease`.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub heartbeat: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            url: "postgres://localhost/mcp_tasks".to_owned(),
+            pool_size: 16,
+            connect_timeout: Duration::from_secs(3),
+            statement_timeout: Duration::from_secs(5),
+            wait_max: Duration::from_secs(10),
+            lease: Duration::from_secs(15),
+            heartbeat: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Config {
+    /// Everything wrong with these settings, each naming its field; empty when they work.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Err(error) = self.url.parse::<tokio_postgres::Config>() {
+            problems.push(format!("postgres.url: not a Postgres URL: {error}"));
+        }
+        if self.pool_size == 0 {
+            problems.push("postgres.pool_size: must be at least 1".to_owned());
+        }
+        if self.heartbeat.is_zero() || self.heartbeat * 3 > self.lease {
+            problems.push(format!(
+                "postgres.heartbeat: {:?} must be above 0 and at most a third of postgres.lease ({:?})",
+                self.heartbeat, self.lease
+            ));
+        }
+        for (name, value) in [
+            ("connect_timeout", self.connect_timeout),
+            ("statement_timeout", self.statement_timeout),
+        ] {
+            if value.is_zero() {
+                problems.push(format!("postgres.{name}: must be above 0"));
+            }
+        }
+        problems
+    }
+
+    /// After an outage, for how long (ms) a lease does not count as run out: one heartbeat
+    /// and a second.
+    pub(crate) fn lease_grace_ms(&self) -> i64 {
+        ms(self.heartbeat + Duration::from_secs(1))
+    }
+
+    /// The lease in ms.
+    pub(crate) fn lease_ms(&self) -> i64 {
+        ms(self.lease)
+    }
+}
+
+/// A duration in whole milliseconds, as SQL wants it.
+pub(crate) fn ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,176 @@
+//! Creation: exactly one task per idempotency key, committed before anyone hears of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::TaskId;
+
+use crate::config::ms;
+use crate::pool::{sql, with_connection};
+use crate::task::{Principal, Task};
+use crate::{Error, Store, ToolPolicy, row};
+
+/// What a task is created from.
+#[derive(Clone, Debug)]
+pub struct NewTask<'a> {
+    /// Chosen by the caller before the first try, so that a lost reply makes no second task.
+    pub id: TaskId,
+    /// The owner.
+    pub principal: &'a Principal,
+    /// Name of the tool.
+    pub tool: &'a str,
+    /// Its current version.
+    pub tool_version: i32,
+    /// The tool's policy: TTL, limits, tries, queue.
+    pub policy: &'a ToolPolicy,
+    /// The arguments (JSON object), as they came.
+    pub arguments: Bytes,
+    /// SHA-256 of the arguments' canonical JSON (RFC 8785).
+    pub arguments_digest: [u8; 32],
+    /// The call's client capabilities (JSON object).
+    pub client_capabilities: Bytes,
+    /// `inputResponses` that came with the call (JSON object).
+    pub offered_responses: Option<Bytes>,
+    /// W3C trace context (JSON object).
+    pub trace_context: Option<Bytes>,
+    /// Idempotency key.
+    pub idempotency_key: Option<&'a str>,
+    /// First status message; says that the result does not exist yet.
+    pub status_message: &'a str,
+    /// For how long the caller's wait keeps the task from being abandoned, until renewed.
+    pub hold: Duration,
+    /// The handle is sent at once, without waiting for an outcome.
+    pub handed_out: bool,
+    /// The epoch of Redis' data under which the hint will be pushed; `None` when unknown.
+    pub hint_epoch: Option<String>,
+}
+
+/// What came of a creation.
+#[derive(Debug)]
+pub enum Created {
+    /// A new task, committed.
+    New(Task),
+    /// The key names an earlier task with the same arguments; this is it.
+    Existing(Task),
+    /// The key names an earlier task with other arguments.
+    KeyReused,
+}
+
+impl Store {
+    /// Commits a task, or finds the one its key names.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn create(&self, new: &NewTask<'_>) -> Result<Created, Error> {
+        let uuid = new.id.as_uuid();
+        let principal = new.principal;
+        let policy = new.policy;
+        // A key is kept for at least a day, and exactly as long as its task.
+        let ttl_ms = policy.ttl_ms(new.idempotency_key.is_some());
+        let ttl_ms_max = policy.ttl_max.map(ms);
+        let (arguments, digest) = (&new.arguments[..], &new.arguments_digest[..]);
+        let (capabilities, offered, trace) = (
+            &new.client_capabilities[..],
+            new.offered_responses.as_deref(),
+            new.trace_context.as_deref(),
+        );
+        let (tries_max, work_ms_max, hold_ms) = (
+            i32::from(policy.tries_max),
+            ms(policy.work_limit),
+            ms(new.hold),
+        );
+        with_connection!(self, "create", |connection| {
+            let insert = connection.prepare_cached(sql!("create")).await?;
+            let found = connection.prepare_cached(sql!("existing")).await?;
+            loop {
+                let created = connection
+                    .query_opt(
+                        &insert,
+                        &[
+                            &uuid,
+                            &principal.issuer,
+                            &principal.subject,
+                            &principal.tenant,
+                            &new.tool,
+                            &new.tool_version,
+                            &policy.queue,
+                            &policy.priority,
+                            &arguments,
+                            &digest,
+                            &capabilities,
+                            &offered,
+                            &trace,
+                            &new.idempotency_key,
+                            &new.status_message,
+                            &ttl_ms,
+                            &ttl_ms_max,
+                            &tries_max,
+                            &work_ms_max,
+                            &hold_ms,
+                            &new.handed_out,
+                            &new.hint_epoch,
+                        ],
+                    )
+                    .await?;
+                if let Some(created) = created {
+                    return Ok(Created::New(row::task(&created)?));
+                }
+                let Some(key) = new.idempotency_key else {
+                    // Only a repeat of this very insert meets its own id.
+                    let get = connection.prepare_cached(sql!("get")).await?;
+                    let ids = vec![uuid];
+                    let mine = connection
+                        .query_one(
+                            &get,
+                            &[&ids, &vec![&principal.issuer], &vec![&principal.subject]],
+                        )
+                        .await?;
+                    return Ok(Created::New(row::task(&mine)?));
+                };
+                let existing = connection
+                    .query_opt(
+                        &found,
+                        &[&principal.issuer, &principal.subject, &new.tool, &key],
+                    )
+                    .await?;
+                // Nothing: the key was purged between the two statements, so it is free now.
+                let Some(existing) = existing else { continue };
+                let task = row::task(&existing)?;
+                if task.id == new.id {
+                    return Ok(Created::New(task));
+                }
+                if existing.get::<_, &[u8]>("key_digest") != digest {
+                    return Ok(Created::KeyReused);
+                }
+                return Ok(Created::Existing(task));
+            }
+        })
+    }
+
+    /// Says in the row that the handle is about to be sent. `None` when the task is over or
+    /// told to stop: the caller then gets the outcome instead.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn hand_out(&self, id: TaskId) -> Result<Option<Task>, Error> {
+        with_connection!(self, "hand_out", |connection| {
+            let statement = connection.prepare_cached(sql!("hand_out")).await?;
+            let handed = connection.query_opt(&statement, &[&id.as_uuid()]).await?;
+            Ok(handed.as_ref().map(row::task).transpose()?)
+        })
+    }
+
+    /// Extends the holds of tasks whose callers still wait here.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn hold(&self, ids: &[TaskId], hold: Duration) -> Result<(), Error> {
+        let ids: Vec<_> = ids.iter().map(TaskId::as_uuid).collect();
+        let hold_ms = ms(hold);
+        with_connection!(self, "hold", |connection| {
+            let statement = connection.prepare_cached(sql!("hold")).await?;
+            connection.execute(&statement, &[&ids, &hold_ms]).await?;
+            Ok(())
+        })
+    }
+}

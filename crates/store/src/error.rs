@@ -1,0 +1,106 @@
+//! Why the store could not be asked. A refusal is never an error: refusals are outcomes.
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::SqlState;
+
+/// What went wrong, by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Postgres cannot be reached, also not by waiting. Try again later.
+    #[error("postgres is unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A statement took longer than it may. Try again later.
+    #[error("a statement timed out")]
+    Timeout(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A row holds what it must not hold. An operator must look.
+    #[error("{table}.{column} of {id} cannot be read")]
+    Corrupt {
+        /// Table of the row.
+        table: &'static str,
+        /// Column that cannot be read.
+        column: &'static str,
+        /// The row's key.
+        id: String,
+    },
+    /// The schema does not fit this binary; the message says what to run.
+    #[error("{0}")]
+    Schema(String),
+    /// Postgres refused a statement of ours: a fault of this program.
+    #[error("postgres refused a statement")]
+    Bug(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// One failed try, before it is known whether another one helps.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The connection is gone or cannot be had; the statement may be tried again.
+    Transient(Box<dyn std::error::Error + Send + Sync>),
+    /// Trying again does not help.
+    Final(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl From<PoolError> for Fault {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => match Self::from(error) {
+                // A refused connection (wrong password, no such database) is not mended by
+                // waiting, but it is not a fault of this program either.
+                Self::Final(Error::Bug(source)) => Self::Final(Error::Unavailable(source)),
+                other => other,
+            },
+            other => Self::Transient(Box::new(other)),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(code) = error.code() else {
+            return if error.is_closed() || is_io(&error) {
+                Self::Transient(Box::new(error))
+            } else {
+                Self::Final(Error::Bug(Box::new(error)))
+            };
+        };
+        if *code == SqlState::QUERY_CANCELED {
+            return Self::Final(Error::Timeout(Box::new(error)));
+        }
+        let transient = code.code().starts_with("08")
+            || [
+                SqlState::ADMIN_SHUTDOWN,
+                SqlState::CRASH_SHUTDOWN,
+                SqlState::CANNOT_CONNECT_NOW,
+                SqlState::TOO_MANY_CONNECTIONS,
+                SqlState::T_R_SERIALIZATION_FAILURE,
+                SqlState::T_R_DEADLOCK_DETECTED,
+                // A former primary that became a standby: the next connection finds the new one.
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                SqlState::LOCK_NOT_AVAILABLE,
+            ]
+            .contains(code);
+        if transient {
+            Self::Transient(Box::new(error))
+        } else {
+            Self::Final(Error::Bug(Box::new(error)))
+        }
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if error.is::<std::io::Error>() {
+            return true;
+        }
+        source = error.source();
+    }
+    // Time-outs and "unexpected end" of a connection attempt carry no source.
+    let text = error.to_string();
+    text.contains("timeout") || text.contains("communicating") || text.contains("connect")
+}

@@ -1,0 +1,334 @@
+//! Questions: park until they are answered, and resume by the transaction that stores the
+//! last answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use deadpool_postgres::Transaction;
+use protocol::TaskId;
+use serde_json::value::RawValue;
+
+use crate::claim::{Claim, Write};
+use crate::config::ms;
+use crate::error::Fault;
+use crate::pool::{sql, with_connection};
+use crate::task::{ParkedFor, Principal, StopReason};
+use crate::{Error, Lookup, Store};
+
+/// One question of a task.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Never used twice in the task's life.
+    pub key: String,
+    /// Position in the journal; the questions of one round share it.
+    pub seq: i32,
+    /// The request (JSON: `{method, params}`).
+    pub request: Bytes,
+    /// What stands for an answer when the deadline passes (JSON).
+    pub default_response: Option<Bytes>,
+    /// How long it may wait.
+    pub wait: Duration,
+}
+
+/// Whether a job may end to wait for answers.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parked {
+    /// It waits now; the attempt is over.
+    Parked,
+    /// Refused: a stop is requested, the task expired, or this attempt lost the task.
+    Stop,
+}
+
+/// What came of answers.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The last question is answered; the task is queued: push a hint.
+    Resumed {
+        /// The task's tool, for the hint.
+        tool: String,
+        /// The task's version, for the hint.
+        version: i32,
+    },
+    /// Stored; other questions are open.
+    Waiting,
+    /// Nothing to store: no key was outstanding.
+    Ignored,
+    /// One answer does not fit its question; nothing was stored.
+    Malformed {
+        /// Which.
+        key: String,
+        /// Why.
+        problem: String,
+    },
+    /// The task is gone; `None` = the caller has no such task.
+    Gone(Option<Lookup>),
+}
+
+struct Outstanding {
+    key: String,
+    request: Bytes,
+    default_response: Option<Bytes>,
+    overdue: bool,
+    wait_ms: i64,
+}
+
+/// `{"key": request, …}` of stored requests, byte for byte.
+fn requests_object<'a>(requests: impl Iterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+    let mut object = vec![b'{'];
+    for (key, request) in requests {
+        if object.len() > 1 {
+            object.push(b',');
+        }
+        let key = serde_json::to_string(key).expect("a string is always JSON");
+        object.extend_from_slice(key.as_bytes());
+        object.push(b':');
+        object.extend_from_slice(request);
+    }
+    object.push(b'}');
+    object
+}
+
+impl Store {
+    /// Ends the attempt to wait for answers.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn park(
+        &self,
+        claim: &Claim,
+        parked_for: ParkedFor,
+        questions: &[Question],
+        worked: Duration,
+    ) -> Result<Parked, Error> {
+        let object = requests_object(questions.iter().map(|q| (q.key.as_str(), &q.request[..])));
+        let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
+        let seqs: Vec<i32> = questions.iter().map(|q| q.seq).collect();
+        let requests: Vec<&[u8]> = questions.iter().map(|q| &q.request[..]).collect();
+        let defaults: Vec<Option<&[u8]>> = questions
+            .iter()
+            .map(|q| q.default_response.as_deref())
+            .collect();
+        let waits: Vec<i64> = questions.iter().map(|q| ms(q.wait)).collect();
+        let (parked_for, worked_ms) = (parked_for.as_str(), ms(worked));
+        with_connection!(self, "park", |connection| {
+            let statement = connection.prepare_cached(sql!("park")).await?;
+            let row = connection
+                .query_one(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &parked_for,
+                        &object,
+                        &keys,
+                        &seqs,
+                        &requests,
+                        &defaults,
+                        &waits,
+                        &worked_ms,
+                    ],
+                )
+                .await?;
+            Ok(if row.get("parked") || row.get("repeated") {
+                Parked::Parked
+            } else {
+                Parked::Stop
+            })
+        })
+    }
+
+    /// Journals an answer that needs no waiting: it came with the call, or it is the default
+    /// of a question that this client cannot be asked.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn record_answer(
+        &self,
+        claim: &Claim,
+        question: &Question,
+        response: &[u8],
+        answered_by: &str,
+    ) -> Result<Write, Error> {
+        with_connection!(self, "record_answer", |connection| {
+            let statement = connection.prepare_cached(sql!("record_answer")).await?;
+            let rows = connection
+                .query(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &question.key,
+                        &question.seq,
+                        &&question.request[..],
+                        &response,
+                        &answered_by,
+                    ],
+                )
+                .await?;
+            Ok(Write::from_rows(rows.len() as u64))
+        })
+    }
+
+    /// Stores the owner's answers: the first to a key wins, unknown and answered keys are
+    /// ignored, and one that does not fit its question refuses them all. `hint_epoch` is the
+    /// epoch under which the caller will push the hint when the task resumes.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn answer(
+        &self,
+        principal: &Principal,
+        id: TaskId,
+        responses: &BTreeMap<String, Box<RawValue>>,
+        hint_epoch: Option<&str>,
+    ) -> Result<Answer, Error> {
+        with_connection!(self, "answer", |mut connection| {
+            let transaction = connection.transaction().await?;
+            let lock = transaction.prepare_cached(sql!("lock_task")).await?;
+            let locked = transaction
+                .query_opt(
+                    &lock,
+                    &[&id.as_uuid(), &principal.issuer, &principal.subject],
+                )
+                .await?;
+            let Some(locked) = locked else {
+                return Ok(Answer::Gone(
+                    crate::read::tombstone(&transaction, principal, id).await?,
+                ));
+            };
+            if locked.get::<_, Option<&str>>("phase") != Some("parked") {
+                return Ok(Answer::Ignored);
+            }
+            let outstanding = outstanding(&transaction, id).await?;
+            let mut answered: Vec<(&str, &[u8])> = Vec::new();
+            for question in &outstanding {
+                let Some(response) = responses.get(&question.key) else {
+                    continue;
+                };
+                if let Err(problem) = fits(&question.request, response) {
+                    return Ok(Answer::Malformed {
+                        key: question.key.clone(),
+                        problem,
+                    });
+                }
+                answered.push((&question.key, response.get().as_bytes()));
+            }
+            if answered.is_empty() {
+                return Ok(Answer::Ignored);
+            }
+            let left = apply(
+                &transaction,
+                id,
+                &outstanding,
+                &answered,
+                "owner",
+                hint_epoch,
+            )
+            .await?;
+            transaction.commit().await?;
+            Ok(if left == 0 {
+                Answer::Resumed {
+                    tool: locked.get("tool"),
+                    version: locked.get("tool_version"),
+                }
+            } else {
+                Answer::Waiting
+            })
+        })
+    }
+
+    /// Ends the wait of the next parked task after `after` whose question's deadline passed:
+    /// by its default, or by a stop that says which question went unanswered. `None` when
+    /// there is no such task.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn fail_unanswered(&self, after: Option<TaskId>) -> Result<Option<TaskId>, Error> {
+        let after = after.map_or_else(uuid::Uuid::nil, |id| *id.as_uuid());
+        with_connection!(self, "fail_unanswered", |mut connection| {
+            let transaction = connection.transaction().await?;
+            let lock = transaction.prepare_cached(sql!("lock_unanswered")).await?;
+            let Some(locked) = transaction.query_opt(&lock, &[&after]).await? else {
+                return Ok(None);
+            };
+            let id = TaskId::from_uuid(locked.get("id"));
+            let outstanding = outstanding(&transaction, id).await?;
+            let overdue = outstanding.iter().filter(|q| q.overdue);
+            let unanswered = overdue.clone().find(|q| q.default_response.is_none());
+            if let Some(question) = unanswered {
+                let detail = format!("question \"{}\" went unanswered", question.key);
+                let stop = transaction.prepare_cached(sql!("request_stop")).await?;
+                let reason = StopReason::InputDeadline.as_str();
+                transaction
+                    .execute(&stop, &[&id.as_uuid(), &reason, &detail])
+                    .await?;
+            } else {
+                let answered: Vec<(&str, &[u8])> = overdue
+                    .filter_map(|q| Some((q.key.as_str(), q.default_response.as_deref()?)))
+                    .collect();
+                apply(&transaction, id, &outstanding, &answered, "default", None).await?;
+            }
+            transaction.commit().await?;
+            Ok(Some(id))
+        })
+    }
+}
+
+fn fits(request: &[u8], response: &RawValue) -> Result<(), String> {
+    let request: &RawValue =
+        serde_json::from_slice(request).map_err(|e| format!("the question cannot be read: {e}"))?;
+    protocol::input::validate_response(request, response)
+}
+
+async fn outstanding(transaction: &Transaction<'_>, id: TaskId) -> Result<Vec<Outstanding>, Fault> {
+    let statement = transaction.prepare_cached(sql!("outstanding")).await?;
+    let rows = transaction.query(&statement, &[&id.as_uuid()]).await?;
+    Ok(rows
+        .iter()
+        .map(|row| Outstanding {
+            key: row.get("key"),
+            request: crate::row::bytes(row, "request").unwrap_or_default(),
+            default_response: crate::row::bytes(row, "default_response"),
+            overdue: row.get("overdue"),
+            wait_ms: row.get("wait_ms"),
+        })
+        .collect())
+}
+
+/// Stores answers under the row lock and says how many questions are left.
+async fn apply(
+    transaction: &Transaction<'_>,
+    id: TaskId,
+    outstanding: &[Outstanding],
+    answered: &[(&str, &[u8])],
+    answered_by: &str,
+    hint_epoch: Option<&str>,
+) -> Result<usize, Fault> {
+    let (keys, values): (Vec<&str>, Vec<&[u8]>) = answered.iter().copied().unzip();
+    let store = transaction.prepare_cached(sql!("store_answers")).await?;
+    transaction
+        .execute(&store, &[&id.as_uuid(), &keys, &values, &answered_by])
+        .await?;
+    let left: Vec<&Outstanding> = outstanding
+        .iter()
+        .filter(|q| !keys.contains(&q.key.as_str()))
+        .collect();
+    if left.is_empty() {
+        let resume = transaction.prepare_cached(sql!("resume")).await?;
+        transaction
+            .execute(&resume, &[&id.as_uuid(), &hint_epoch])
+            .await?;
+    } else {
+        let object = requests_object(left.iter().map(|q| (q.key.as_str(), &q.request[..])));
+        let wait_ms = left.iter().map(|q| q.wait_ms).min().unwrap_or(0);
+        let keep = transaction.prepare_cached(sql!("keep_waiting")).await?;
+        transaction
+            .execute(&keep, &[&id.as_uuid(), &object, &wait_ms])
+            .await?;
+    }
+    Ok(left.len())
+}

@@ -1,0 +1,171 @@
+//! The step journal: nothing externally visible happens without being asked for here first.
+
+use bytes::Bytes;
+
+use crate::claim::{Claim, Write};
+use crate::pool::{sql, with_connection};
+use crate::{Error, Store, row};
+
+/// What a journal entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalKind {
+    /// An externally visible act.
+    Step,
+    /// A question.
+    Input,
+}
+
+/// One entry of a task's journal, in the order in which they came to be.
+#[derive(Clone, Debug)]
+pub struct JournalEntry {
+    /// What it is.
+    pub kind: JournalKind,
+    /// Its key, unique among the task's entries of this kind.
+    pub key: String,
+    /// Position; the questions of one round share it.
+    pub seq: i32,
+    /// Step: finished. Question: answered.
+    pub done: bool,
+    /// The step may be repeated.
+    pub idempotent: bool,
+    /// Output of a finished step, or the answer (JSON).
+    pub value: Option<Bytes>,
+}
+
+/// A step about to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct StepSpec<'a> {
+    /// Unique in the task.
+    pub key: &'a str,
+    /// Position in the journal.
+    pub seq: i32,
+    /// May act again when its end is unknown.
+    pub idempotent: bool,
+}
+
+/// Whether a step may act.
+#[derive(Debug)]
+pub enum Begin {
+    /// It may, once; the permit is needed to finish it.
+    Act(Permit),
+    /// It began before and its end is unknown: it may have taken effect.
+    InDoubt,
+    /// It may not: a stop is requested, the task expired, or this attempt lost the task.
+    Stop,
+}
+
+/// Permission to act once; given back by [`Store::finish_step`] or [`Store::abandon_step`].
+#[derive(Debug)]
+pub struct Permit {
+    key: String,
+}
+
+impl Store {
+    /// The journal of a claimed task.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn journal(&self, claim: &Claim) -> Result<Vec<JournalEntry>, Error> {
+        with_connection!(self, "journal", |connection| {
+            let statement = connection.prepare_cached(sql!("journal")).await?;
+            let rows = connection.query(&statement, &[&claim.id.as_uuid()]).await?;
+            Ok(rows
+                .iter()
+                .map(|row| JournalEntry {
+                    kind: if row.get::<_, &str>("kind") == "step" {
+                        JournalKind::Step
+                    } else {
+                        JournalKind::Input
+                    },
+                    key: row.get("key"),
+                    seq: row.get("seq"),
+                    done: row.get("done"),
+                    idempotent: row.get("idempotent"),
+                    value: row::bytes(row, "value"),
+                })
+                .collect())
+        })
+    }
+
+    /// Asks whether a step may act, and journals that it began.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the step must then not act.
+    pub async fn begin_step(&self, claim: &Claim, step: StepSpec<'_>) -> Result<Begin, Error> {
+        with_connection!(self, "begin_step", |connection| {
+            let statement = connection.prepare_cached(sql!("begin_step")).await?;
+            let row = connection
+                .query_one(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &step.key,
+                        &step.seq,
+                        &step.idempotent,
+                    ],
+                )
+                .await?;
+            Ok(
+                match (row.get::<_, i64>("allowed"), row.get::<_, i64>("begun")) {
+                    (0, _) => Begin::Stop,
+                    (_, 0) => Begin::InDoubt,
+                    _ => Begin::Act(Permit {
+                        key: step.key.to_owned(),
+                    }),
+                },
+            )
+        })
+    }
+
+    /// Keeps what a step put out (JSON), so that no replay acts again.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the step is then in doubt.
+    pub async fn finish_step(
+        &self,
+        claim: &Claim,
+        permit: Permit,
+        output: &[u8],
+    ) -> Result<Write, Error> {
+        with_connection!(self, "finish_step", |connection| {
+            let statement = connection.prepare_cached(sql!("finish_step")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &permit.key,
+                        &output,
+                    ],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+
+    /// The act itself reported that it did not happen: as if it had never begun.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the step is then in doubt.
+    pub async fn abandon_step(&self, claim: &Claim, permit: Permit) -> Result<Write, Error> {
+        with_connection!(self, "abandon_step", |connection| {
+            let statement = connection.prepare_cached(sql!("abandon_step")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &permit.key,
+                    ],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+}

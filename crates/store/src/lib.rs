@@ -1,0 +1,112 @@
+//! Tasks, their journal and their questions in Postgres: all SQL, all state.
+//!
+//! One promise, one function, one statement of the same name in `src/sql/`:
+//!
+//! | invariant | function | statement |
+//! |---|---|---|
+//! | I1 persist first | [`Store::create`], [`Store::hand_out`] | `create.sql`, `hand_out.sql` |
+//! | I2 nothing lost | [`Store::unhinted`] | `unhinted.sql` |
+//! | I3 one owner | [`Store::claim`], [`Store::heartbeat`] | `claim.sql`, `heartbeat.sql` |
+//! | I4 a step once | [`Store::begin_step`], [`Store::finish_step`] | `begin_step.sql`, `finish_step.sql` |
+//! | I5 no act after cancel | [`Store::cancel`], [`Store::begin_step`] | `lock_task.sql`, `settle_stopped.sql` |
+//! | I6 terminal is final | [`Store::complete`], [`Store::fail`] | `complete.sql`, `fail.sql` |
+//! | I7 idempotent creation | [`Store::create`] | `create.sql`, `existing.sql` |
+//! | I8 ownership | [`Store::get`] | `get.sql` |
+//! | I10 parked is not leaking | [`Store::park`], [`Store::answer`] | `park.sql`, `resume.sql` |
+//! | I11 expiry stops work | [`Store::expire`], [`Store::purge`] | `expire.sql`, `purge.sql` |
+//! | I14 schema changes roll | [`migrate::migrate`], [`Store::check_schema`] | `migrations/` |
+//!
+//! Architecture invariant: this crate never knows Redis, HTTP or JSON-RPC, and never reads a
+//! local clock: leases, deadlines and expiry are Postgres' `now()`.
+
+mod batch;
+mod cancel;
+mod claim;
+pub mod config;
+mod create;
+mod error;
+mod expire;
+mod gauges;
+mod input;
+mod journal;
+mod metrics;
+pub mod migrate;
+mod pool;
+mod read;
+mod recover;
+mod row;
+mod settle;
+mod sweeps;
+mod task;
+mod tool_spec;
+mod tools;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use cancel::{Cancel, Settled};
+pub use claim::{Beat, Claim, ClaimRequest, Write};
+pub use config::Config;
+pub use create::{Created, NewTask};
+pub use error::Error;
+pub use gauges::{LiveTasks, QueueAge};
+pub use input::{Answer, Parked, Question};
+pub use journal::{Begin, JournalEntry, JournalKind, Permit, StepSpec};
+pub use read::Lookup;
+pub use recover::{Unhinted, UnhintedFilter};
+pub use task::{ParkedFor, Principal, StopReason, Task};
+pub use tool_spec::{Backoff, OnLost, PolicyError, TaskSupport, ToolPolicy, ToolSpec};
+pub use tools::{CatalogueEntry, Observed};
+
+/// A handle to the tasks in Postgres. Cheap to clone; connects when first used.
+#[derive(Clone)]
+pub struct Store {
+    pool: deadpool_postgres::Pool,
+    config: Arc<Config>,
+    metrics: metrics::Metrics,
+    reads: batch::Reads,
+    wait_max: Duration,
+}
+
+impl Store {
+    /// A store over the given settings. Does not connect yet.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn new(config: Config, registry: &telemetry::Registry) -> Result<Self, Error> {
+        Ok(Self {
+            pool: pool::build(&config)?,
+            metrics: metrics::Metrics::new(registry),
+            reads: batch::Reads::default(),
+            wait_max: config.wait_max,
+            config: Arc::new(config),
+        })
+    }
+
+    /// The same store, but waiting at most this long for Postgres to come back.
+    #[must_use]
+    pub fn with_wait(&self, wait_max: Duration) -> Self {
+        Self {
+            wait_max,
+            ..self.clone()
+        }
+    }
+
+    /// The settings this store was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether Postgres answers, now.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let store = self.with_wait(Duration::ZERO);
+        pool::with_connection!(&store, "ping", |connection| {
+            connection.simple_query("").await?;
+            Ok(())
+        })
+    }
+}

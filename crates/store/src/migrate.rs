@@ -1,0 +1,251 @@
+//! Schema: applies `migrations/` under one advisory lock, and says who may run on what.
+
+use std::time::Duration;
+
+use semver::Version;
+use sha2::{Digest, Sha256};
+use tokio_postgres::{Client, NoTls};
+
+use crate::error::{Error, Fault};
+use crate::pool::{sql, with_connection};
+use crate::{Config, Store};
+
+/// One migration: its number, name and text.
+struct Migration {
+    version: i32,
+    name: &'static str,
+    sql: &'static str,
+}
+
+macro_rules! migrations {
+    ($(($version:literal, $name:literal)),* $(,)?) => {
+        &[$(Migration {
+            version: $version,
+            name: $name,
+            sql: include_str!(concat!("../../../migrations/", $name, ".sql")),
+        }),*]
+    };
+}
+
+const MIGRATIONS: &[Migration] = migrations![(1, "0001_tasks")];
+
+/// How long a statement of a migration waits for a lock before the migration gives way.
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+/// Between two looks at the lock: polled, because a blocked request for it holds a snapshot
+/// that `CREATE INDEX CONCURRENTLY` would wait for.
+const LOCK_PAUSE: Duration = Duration::from_millis(200);
+/// "mcp-tasks migrations", as a number.
+const LOCK_KEY: i64 = 0x6d63_7074_6d69_6772;
+
+/// What [`migrate`] did.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// Names of the migrations that this call applied, in order; others may have applied some
+    /// at the same time.
+    pub applied: Vec<&'static str>,
+    /// The schema's version now.
+    pub version: i32,
+}
+
+/// Applies what is missing. Any number of processes may do so at once: one applies, the others
+/// wait and find nothing to do.
+///
+/// # Errors
+/// When Postgres cannot be reached, a statement fails, or the schema belongs to a newer or
+/// another program.
+pub async fn migrate(config: &Config) -> Result<Migrated, Error> {
+    migrate_all(config).await.map_err(|fault| match fault {
+        Fault::Final(error) => error,
+        Fault::Transient(source) => Error::Unavailable(source),
+    })
+}
+
+async fn migrate_all(config: &Config) -> Result<Migrated, Fault> {
+    let postgres: tokio_postgres::Config = config
+        .url
+        .parse()
+        .map_err(|e| Error::Schema(format!("postgres.url: {e}")))?;
+    let (client, connection) = postgres.connect(NoTls).await?;
+    // The connection is driven beside the work and ends with it; nothing is spawned.
+    tokio::select! {
+        driven = connection => {
+            driven?;
+            Err(Error::Schema("the connection closed during the migration".to_owned()).into())
+        }
+        migrated = under_lock(&client) => migrated,
+    }
+}
+
+async fn under_lock(client: &Client) -> Result<Migrated, Fault> {
+    while !client
+        .query_one(sql!("try_migration_lock"), &[&LOCK_KEY])
+        .await?
+        .get::<_, bool>(0)
+    {
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    client.batch_execute(sql!("schema_tables")).await?;
+    client.batch_execute(LOCK_TIMEOUT).await?;
+    let state = client.query(sql!("schema_migrations"), &[]).await?;
+    let recorded: Vec<(i32, Vec<u8>)> = state
+        .iter()
+        .map(|row| (row.get("version"), row.get("checksum")))
+        .collect();
+    if let Some((version, _)) = recorded
+        .iter()
+        .find(|(v, _)| MIGRATIONS.iter().all(|m| m.version != *v))
+    {
+        tracing::info!(
+            schema.version = version,
+            "the schema is newer than this binary"
+        );
+    }
+    let mut applied = Vec::new();
+    for migration in MIGRATIONS {
+        let checksum = Sha256::digest(migration.sql).to_vec();
+        match recorded
+            .iter()
+            .find(|(version, _)| *version == migration.version)
+        {
+            Some((_, known)) if *known != checksum => {
+                return Err(Error::Schema(format!(
+                    "migration {} was changed after it was applied; restore its text, or add a \
+                     new migration",
+                    migration.name
+                ))
+                .into());
+            }
+            Some(_) => {}
+            None => {
+                apply(client, migration, &checksum).await?;
+                applied.push(migration.name);
+            }
+        }
+    }
+    let version = recorded
+        .iter()
+        .map(|(version, _)| *version)
+        .chain(MIGRATIONS.iter().map(|m| m.version))
+        .max()
+        .unwrap_or(0);
+    Ok(Migrated { applied, version })
+}
+
+async fn apply(client: &Client, migration: &Migration, checksum: &[u8]) -> Result<(), Fault> {
+    let transactional = !migration.sql.starts_with("-- no-transaction");
+    if transactional {
+        client.batch_execute("BEGIN").await?;
+    }
+    client.batch_execute(migration.sql).await?;
+    client
+        .execute(
+            sql!("record_migration"),
+            &[&migration.version, &migration.name, &checksum],
+        )
+        .await?;
+    if let Some(oldest) = oldest_supported(migration) {
+        client
+            .execute(sql!("set_oldest_supported"), &[&oldest])
+            .await?;
+    }
+    if transactional {
+        client.batch_execute("COMMIT").await?;
+    }
+    tracing::info!(migration = migration.name, "applied");
+    Ok(())
+}
+
+fn oldest_supported(migration: &Migration) -> Option<&'static str> {
+    migration
+        .sql
+        .lines()
+        .find_map(|line| line.strip_prefix("-- oldest-supported-release:"))
+        .map(str::trim)
+}
+
+/// This binary's release.
+#[must_use]
+pub fn release() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// Whether a binary of `release` may run on a schema that is at `version` and supports
+/// releases from `oldest` on.
+///
+/// # Errors
+/// A sentence that says what to run.
+fn judge(release: &str, version: i32, oldest: Option<&str>) -> Result<(), Error> {
+    let needed = MIGRATIONS.iter().map(|m| m.version).max().unwrap_or(0);
+    if version < needed {
+        return Err(Error::Schema(format!(
+            "the schema is at version {version}, this binary ({release}) needs {needed}: run \
+             `mcp-tasks migrate` first"
+        )));
+    }
+    let Some(oldest) = oldest else { return Ok(()) };
+    let parse = |text: &str| {
+        Version::parse(text).map_err(|e| Error::Schema(format!("release \"{text}\": {e}")))
+    };
+    if parse(oldest)? > parse(release)? {
+        return Err(Error::Schema(format!(
+            "the schema supports releases from {oldest} on, this binary is {release}: run release \
+             {oldest} or newer"
+        )));
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Refuses a schema that this binary cannot work with.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] says what to run; others mean that Postgres could not be asked.
+    pub async fn check_schema(&self) -> Result<(), Error> {
+        let found = with_connection!(self, "check_schema", |connection| {
+            let exists = connection.query_one(sql!("schema_exists"), &[]).await?;
+            if !exists.get::<_, bool>(0) {
+                return Ok(None);
+            }
+            let row = connection.query_one(sql!("schema_state"), &[]).await?;
+            Ok(Some((
+                row.get::<_, i32>("version"),
+                row.get::<_, Option<String>>("oldest"),
+            )))
+        })?;
+        let (version, oldest) = found.unwrap_or((0, None));
+        judge(release(), version, oldest.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_that_is_too_old_names_the_command() {
+        let refused = judge("0.1.0", 0, None).unwrap_err().to_string();
+        assert!(refused.contains("mcp-tasks migrate"), "{refused}");
+    }
+
+    #[test]
+    fn a_schema_that_left_this_release_behind_names_the_release() {
+        let refused = judge("0.1.0", 99, Some("0.2.0")).unwrap_err().to_string();
+        assert!(refused.contains("0.2.0 or newer"), "{refused}");
+        assert!(
+            judge("0.10.0", 99, Some("0.9.0")).is_ok(),
+            "compared as versions, not as text"
+        );
+    }
+
+    #[test]
+    fn migrations_are_numbered_without_gaps() {
+        for (at, migration) in MIGRATIONS.iter().enumerate() {
+            assert_eq!(migration.version as usize, at + 1);
+            assert!(
+                migration
+                    .name
+                    .starts_with(&format!("{:04}_", migration.version))
+            );
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Reads: one primary-key look-up by id and owner, coalesced with its neighbours.
+
+use std::time::SystemTime;
+
+use deadpool_postgres::Transaction;
+use protocol::{TaskId, TaskStatus};
+
+use crate::error::Fault;
+use crate::pool::{sql, with_connection};
+use crate::task::{Principal, Task};
+use crate::{Error, Store, row};
+
+/// What an id is to a principal.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// Its task.
+    Found(Box<Task>),
+    /// Its task once; the TTL is over.
+    Expired {
+        /// How it had ended.
+        final_status: TaskStatus,
+        /// When its TTL was over.
+        expired_at: SystemTime,
+    },
+    /// Nothing: never existed, belongs to somebody else, or forgotten.
+    Unknown,
+}
+
+impl PartialEq for Lookup {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Found(a), Self::Found(b)) => {
+                a.id == b.id && a.last_updated_at == b.last_updated_at
+            }
+            (
+                Self::Expired {
+                    final_status: a,
+                    expired_at: at,
+                },
+                Self::Expired {
+                    final_status: b,
+                    expired_at: bt,
+                },
+            ) => a == b && at == bt,
+            (Self::Unknown, Self::Unknown) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Lookup {}
+
+impl Store {
+    /// Reads one task. Reads that meet share a round trip.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn get(&self, principal: &Principal, id: TaskId) -> Result<Lookup, Error> {
+        self.reads.get(self, principal, id).await
+    }
+
+    /// Reads many tasks in one round trip; the answers are in the order of the questions.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn get_many(&self, wanted: &[(Principal, TaskId)]) -> Result<Vec<Lookup>, Error> {
+        let ids: Vec<_> = wanted.iter().map(|(_, id)| id.as_uuid()).collect();
+        let issuers: Vec<&str> = wanted.iter().map(|(p, _)| p.issuer.as_str()).collect();
+        let subjects: Vec<&str> = wanted.iter().map(|(p, _)| p.subject.as_str()).collect();
+        with_connection!(self, "get", |connection| {
+            let statement = connection.prepare_cached(sql!("get")).await?;
+            let rows = connection
+                .query(&statement, &[&ids, &issuers, &subjects])
+                .await?;
+            let mut found = vec![Lookup::Unknown; wanted.len()];
+            for read in &rows {
+                let n = usize::try_from(read.get::<_, i64>("n") - 1).unwrap_or(usize::MAX);
+                let Some(place) = found.get_mut(n) else {
+                    continue;
+                };
+                if read.get::<_, Option<uuid::Uuid>>("id").is_some() {
+                    *place = Lookup::Found(Box::new(row::task(read)?));
+                } else if let Some(status) = read.get::<_, Option<&str>>("tombstone_status") {
+                    *place = Lookup::Expired {
+                        final_status: row::status(status, wanted[n].1)?,
+                        expired_at: read.get("tombstone_expired_at"),
+                    };
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Records that terminal outcomes reached their owner.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the mark is then lost, and alerts err toward firing.
+    pub async fn mark_fetched(&self, ids: &[TaskId]) -> Result<(), Error> {
+        let ids: Vec<_> = ids.iter().map(TaskId::as_uuid).collect();
+        with_connection!(self, "mark_fetched", |connection| {
+            let statement = connection.prepare_cached(sql!("mark_fetched")).await?;
+            connection.execute(&statement, &[&ids]).await?;
+            Ok(())
+        })
+    }
+
+    /// Forgets finished tasks whose outcome was delivered inline: without a key and without a
+    /// handle, no client can name them.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; they then expire like all others.
+    pub async fn delivered_inline(&self, ids: &[TaskId]) -> Result<(), Error> {
+        let ids: Vec<_> = ids.iter().map(TaskId::as_uuid).collect();
+        with_connection!(self, "delivered_inline", |connection| {
+            let statement = connection.prepare_cached(sql!("delivered_inline")).await?;
+            connection.execute(&statement, &[&ids]).await?;
+            Ok(())
+        })
+    }
+}
+
+/// What is left of a task that is gone, for its owner.
+pub(crate) async fn tombstone(
+    transaction: &Transaction<'_>,
+    principal: &Principal,
+    id: TaskId,
+) -> Result<Option<Lookup>, Fault> {
+    let statement = transaction.prepare_cached(sql!("tombstone")).await?;
+    let found = transaction
+        .query_opt(
+            &statement,
+            &[&id.as_uuid(), &principal.issuer, &principal.subject],
+        )
+        .await?;
+    Ok(match found {
+        None => None,
+        Some(found) => Some(Lookup::Expired {
+            final_status: row::status(found.get("final_status"), id)?,
+            expired_at: found.get("expired_at"),
+        }),
+    })
+}

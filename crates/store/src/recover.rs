@@ -1,0 +1,81 @@
+//! Jobs that Redis does not know of.
+
+use std::time::Duration;
+
+use protocol::TaskId;
+
+use crate::config::ms;
+use crate::pool::{age_ms, sql, with_connection};
+use crate::{Error, Store};
+
+/// A due job without a trustworthy hint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unhinted {
+    /// The task.
+    pub id: TaskId,
+    /// Its tool.
+    pub tool: String,
+    /// The version whose workers can run it.
+    pub version: i32,
+}
+
+/// Which jobs count as unhinted.
+#[derive(Clone, Debug)]
+pub struct UnhintedFilter<'a> {
+    /// The epochs of Redis' shards now; rows hinted under another one are unhinted.
+    pub epochs: &'a [String],
+    /// After this a hint may be lost; doubles with each further hint.
+    pub age: Duration,
+    /// Only jobs of these tools.
+    pub tools: Option<&'a [String]>,
+    /// At most so many.
+    pub limit: i64,
+}
+
+impl Store {
+    /// Due jobs that Redis does not know of, the most urgent first.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn unhinted(&self, filter: &UnhintedFilter<'_>) -> Result<Vec<Unhinted>, Error> {
+        let (age, grace_ms) = (ms(filter.age), self.config.lease_grace_ms());
+        with_connection!(self, "unhinted", |connection| {
+            let statement = connection.prepare_cached(sql!("unhinted")).await?;
+            let rows = connection
+                .query(
+                    &statement,
+                    &[
+                        &filter.epochs,
+                        &age,
+                        &age_ms(&connection),
+                        &grace_ms,
+                        &filter.tools,
+                        &filter.limit,
+                    ],
+                )
+                .await?;
+            Ok(rows
+                .iter()
+                .map(|row| Unhinted {
+                    id: TaskId::from_uuid(row.get("id")),
+                    tool: row.get("tool"),
+                    version: row.get("version"),
+                })
+                .collect())
+        })
+    }
+
+    /// Records that these jobs' hints are in Redis, each under its epoch.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; they are then hinted once more.
+    pub async fn mark_hinted(&self, hinted: &[(TaskId, Option<String>)]) -> Result<(), Error> {
+        let ids: Vec<_> = hinted.iter().map(|(id, _)| id.as_uuid()).collect();
+        let epochs: Vec<Option<&str>> = hinted.iter().map(|(_, epoch)| epoch.as_deref()).collect();
+        with_connection!(self, "mark_hinted", |connection| {
+            let statement = connection.prepare_cached(sql!("mark_hinted")).await?;
+            connection.execute(&statement, &[&ids, &epochs]).await?;
+            Ok(())
+        })
+    }
+}

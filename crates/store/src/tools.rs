@@ -1,0 +1,137 @@
+//! The tool catalogue: workers write what they serve, gateways read what there is.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::config::ms;
+use crate::pool::{sql, with_connection};
+use crate::tool_spec::ToolSpec;
+use crate::{Error, Store};
+
+/// One listed tool.
+#[derive(Clone, Debug)]
+pub struct CatalogueEntry {
+    /// What it is and how it is run.
+    pub spec: ToolSpec,
+    /// Changes whenever `spec` does.
+    pub digest: Vec<u8>,
+    /// Decayed average of a whole run.
+    pub run: Option<Duration>,
+    /// Decayed average of the time between visible changes.
+    pub change: Option<Duration>,
+}
+
+/// What a worker measured of a tool since it last said so.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The tool.
+    pub name: String,
+    /// Its version.
+    pub version: i32,
+    /// Average of whole runs, ms.
+    pub run_ms: Option<f64>,
+    /// Average of the time between visible changes, ms.
+    pub change_ms: Option<f64>,
+}
+
+fn average(ms: Option<f64>) -> Option<Duration> {
+    ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
+}
+
+impl Store {
+    /// Publishes tools that the caller serves, and elects each tool's current version: the
+    /// highest that was seen being served within `alive`.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn register_tools(&self, specs: &[ToolSpec], alive: Duration) -> Result<(), Error> {
+        let mut rows = Vec::new();
+        for spec in specs {
+            let bytes = serde_json::to_vec(spec).map_err(|e| Error::Bug(Box::new(e)))?;
+            let digest = Sha256::digest(&bytes).to_vec();
+            rows.push((spec.name(), spec.version, bytes, digest));
+        }
+        let names: Vec<&str> = rows.iter().map(|(name, ..)| *name).collect();
+        let alive_ms = ms(alive);
+        with_connection!(self, "register_tools", |mut connection| {
+            let transaction = connection.transaction().await?;
+            let lock = transaction.prepare_cached(sql!("lock_tools")).await?;
+            transaction.execute(&lock, &[]).await?;
+            let register = transaction.prepare_cached(sql!("register_tool")).await?;
+            for (name, version, spec, digest) in &rows {
+                transaction
+                    .execute(&register, &[name, version, spec, digest])
+                    .await?;
+            }
+            let elect = transaction.prepare_cached(sql!("elect_tools")).await?;
+            let elected = transaction.query(&elect, &[&names, &alive_ms]).await?;
+            let (names, versions): (Vec<String>, Vec<i32>) = elected
+                .iter()
+                .map(|row| (row.get::<_, String>("name"), row.get::<_, i32>("version")))
+                .unzip();
+            let set = transaction.prepare_cached(sql!("set_current")).await?;
+            transaction.execute(&set, &[&names, &versions]).await?;
+            transaction.commit().await?;
+            Ok(())
+        })
+    }
+
+    /// A worker's sign of life for the tools it serves, with what it measured.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn observe(&self, observed: &[Observed]) -> Result<(), Error> {
+        let names: Vec<&str> = observed.iter().map(|o| o.name.as_str()).collect();
+        let versions: Vec<i32> = observed.iter().map(|o| o.version).collect();
+        let runs: Vec<Option<f64>> = observed.iter().map(|o| o.run_ms).collect();
+        let changes: Vec<Option<f64>> = observed.iter().map(|o| o.change_ms).collect();
+        with_connection!(self, "observe", |connection| {
+            let statement = connection.prepare_cached(sql!("touch_tools")).await?;
+            connection
+                .execute(&statement, &[&names, &versions, &runs, &changes])
+                .await?;
+            Ok(())
+        })
+    }
+
+    /// Takes a tool off the list: its source does not have it any more.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn delist_tool(&self, name: &str, version: i32) -> Result<(), Error> {
+        with_connection!(self, "delist_tool", |connection| {
+            let statement = connection.prepare_cached(sql!("delist_tool")).await?;
+            connection.execute(&statement, &[&name, &version]).await?;
+            Ok(())
+        })
+    }
+
+    /// All listed tools, in the order in which they are listed. An entry that cannot be read
+    /// (written by a newer release) is left out and logged.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn tools(&self) -> Result<Vec<CatalogueEntry>, Error> {
+        with_connection!(self, "tools", |connection| {
+            let statement = connection.prepare_cached(sql!("tools")).await?;
+            let rows = connection.query(&statement, &[]).await?;
+            Ok(rows
+                .iter()
+                .filter_map(|row| match serde_json::from_slice(row.get("spec")) {
+                    Ok(spec) => Some(CatalogueEntry {
+                        spec,
+                        digest: row.get("spec_digest"),
+                        run: average(row.get("run_ms")),
+                        change: average(row.get("change_ms")),
+                    }),
+                    Err(error) => {
+                        let name: &str = row.get("name");
+                        tracing::error!(tool.name = name, %error, "tool in the catalogue cannot be read");
+                        None
+                    }
+                })
+                .collect())
+        })
+    }
+}
