@@ -44,6 +44,26 @@ pub enum Error {
         /// The file that holds the process's output, if it has one.
         log: Option<PathBuf>,
     },
+    /// There was no complete HTTP answer.
+    #[error("{url}: {why}")]
+    Http {
+        /// Where the request went.
+        url: String,
+        /// What happened, with its causes.
+        why: String,
+    },
+    /// The server answered with a JSON-RPC error.
+    #[error("HTTP {status}, JSON-RPC error {code}: {message} {data}")]
+    Rpc {
+        /// HTTP status code.
+        status: u16,
+        /// JSON-RPC error code.
+        code: i64,
+        /// Its message.
+        message: String,
+        /// Its data; `Null` if there is none.
+        data: serde_json::Value,
+    },
     /// Postgres answered with an error or could not be reached.
     #[error("postgres: {}", chain(.0))]
     Postgres(tokio_postgres::Error),

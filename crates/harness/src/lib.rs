@@ -9,11 +9,15 @@
 //! path of our binary and the function that migrates a database are handed to it as arguments. No
 //! product crate depends on it but the binary, whose `dev` command is [`dev`].
 
+pub mod client;
 pub mod error;
+pub mod http;
 pub mod ports;
 pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod redis;
+pub mod sse;
 pub mod temp;
 pub mod user;
 pub mod wait;

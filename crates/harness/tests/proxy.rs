@@ -1,0 +1,115 @@
+//! Every mode of the chaos proxy, in front of a real Redis.
+
+use std::time::Duration;
+
+use mcp_tasks_harness as harness;
+
+use harness::proxy::{Mode, Proxy};
+use harness::redis::Redis;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const SHORT: Duration = Duration::from_millis(200);
+
+/// What `PING` brings on this connection: the reply, nothing for a while, or an end.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Pong,
+    Nothing,
+    End,
+}
+
+async fn ping(stream: &mut TcpStream) -> Seen {
+    if stream.write_all(b"PING\r\n").await.is_err() {
+        return Seen::End;
+    }
+    read(stream).await
+}
+
+async fn read(stream: &mut TcpStream) -> Seen {
+    let mut reply = [0; 64];
+    match tokio::time::timeout(SHORT, stream.read(&mut reply)).await {
+        Err(_) => Seen::Nothing,
+        Ok(Ok(0) | Err(_)) => Seen::End,
+        Ok(Ok(count)) => {
+            assert!(reply[..count].starts_with(b"+PONG"));
+            Seen::Pong
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_mode_does_what_it_says() {
+    let redis = Redis::temporary().await.unwrap();
+    let proxy = Proxy::to_port(redis.port()).await.unwrap();
+    let connect = async || TcpStream::connect(proxy.address()).await.unwrap();
+
+    let mut old = connect().await;
+    assert_eq!(ping(&mut old).await, Seen::Pong);
+
+    proxy.set(Mode::Stall);
+    assert_eq!(ping(&mut old).await, Seen::Nothing);
+    proxy.set(Mode::Pass);
+    assert_eq!(read(&mut old).await, Seen::Pong, "what was held arrives");
+
+    proxy.set(Mode::Delay(SHORT / 2));
+    let start = std::time::Instant::now();
+    let mut delayed = connect().await;
+    delayed.write_all(b"PING\r\n").await.unwrap();
+    tokio::time::sleep(SHORT).await;
+    assert_eq!(read(&mut delayed).await, Seen::Pong);
+    assert!(start.elapsed() >= SHORT, "late both ways");
+    proxy.set(Mode::Pass);
+
+    proxy.set(Mode::Cut);
+    assert_eq!(read(&mut old).await, Seen::End);
+    let mut refused = connect().await;
+    assert_eq!(ping(&mut refused).await, Seen::End);
+    proxy.set(Mode::Pass);
+
+    let mut once = connect().await;
+    assert_eq!(ping(&mut once).await, Seen::Pong);
+    proxy.cut_once();
+    assert_eq!(ping(&mut once).await, Seen::End);
+
+    let mut vanished = connect().await;
+    assert_eq!(ping(&mut vanished).await, Seen::Pong);
+    proxy.set(Mode::HalfOpen);
+    proxy.set(Mode::Pass);
+    assert_eq!(
+        ping(&mut vanished).await,
+        Seen::Nothing,
+        "stays dead after the mode has passed"
+    );
+    assert_eq!(ping(&mut connect().await).await, Seen::Pong);
+    drop(proxy);
+    assert_eq!(read(&mut vanished).await, Seen::End);
+}
+
+#[tokio::test]
+async fn a_swallowed_reply_has_taken_effect() {
+    let redis = Redis::temporary().await.unwrap();
+    let proxy = Proxy::to_port(redis.port()).await.unwrap();
+    let mut swallowed = proxy.swallowed();
+    proxy.swallow_reply_to("INCR");
+    let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+    assert_eq!(
+        ping(&mut stream).await,
+        Seen::Pong,
+        "another request is left alone"
+    );
+    stream.write_all(b"INCR n\r\n").await.unwrap();
+    assert_eq!(read(&mut stream).await, Seen::End);
+    assert!(swallowed.has_changed().unwrap());
+    assert_eq!(*swallowed.borrow_and_update(), 1);
+    let value = redis.command(&["INCR", "n"]).await.unwrap();
+    assert_eq!(value, redis::Value::Int(2));
+}
+
+#[tokio::test]
+async fn urls_are_led_through_it() {
+    let proxy = Proxy::to_port(1).await.unwrap();
+    let port = proxy.address().port();
+    let url = proxy.through("postgres://postgres@127.0.0.1:5432/db");
+    assert_eq!(url, format!("postgres://postgres@127.0.0.1:{port}/db"));
+}
