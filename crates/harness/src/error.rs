@@ -109,19 +109,7 @@ fn chain(error: &tokio_postgres::Error) -> String {
 
 /// The last lines of a log, ready to be appended to a message.
 fn tail(log: &Option<PathBuf>) -> String {
-    const LINES: usize = 15;
-    let Some(path) = log else {
-        return String::new();
-    };
-    let Ok(bytes) = std::fs::read(path) else {
-        return format!(" (no log at {})", path.display());
-    };
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    let last = &lines[lines.len().saturating_sub(LINES)..];
-    format!(
-        "; last lines of {}:\n  {}",
-        path.display(),
-        last.join("\n  ")
-    )
+    log.as_deref().map_or_else(String::new, |log| {
+        format!("; {}", crate::logs::tail(log, 15))
+    })
 }

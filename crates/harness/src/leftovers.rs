@@ -11,7 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use crate::error::{Error, Result};
 use crate::process::as_pid;
 
-/// All processes whose working directory is `dir` (a folder that only our own servers enter) or
+/// What our servers are called: a shell that somebody left in the folder is not ours to end.
+const NAMES: [&str; 4] = ["postgres", "initdb", "redis-server", "mcp-tasks"];
+
+/// All processes of such a name whose working directory is `dir` (a folder that only our own servers enter) or
 /// lies below it.
 pub(crate) fn working_in(dir: &Path) -> Vec<u32> {
     let Ok(dir) = dir.canonicalize() else {
@@ -25,9 +28,15 @@ pub(crate) fn working_in(dir: &Path) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let works_here = |pid: &u32| {
         *pid != std::process::id()
+            && has_our_name(*pid)
             && std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&dir))
     };
     pids.filter(works_here).collect()
+}
+
+fn has_our_name(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    NAMES.contains(&name.trim_end())
 }
 
 /// Sends a signal to every process that works in `dir`.

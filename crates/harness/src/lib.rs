@@ -10,8 +10,13 @@
 //! product crate depends on it but the binary, whose `dev` command is [`dev`].
 
 pub mod client;
+pub mod cluster;
+pub mod config;
+pub mod dev;
 pub mod error;
 pub mod http;
+pub mod logs;
+pub mod node;
 pub mod ports;
 pub mod postgres;
 pub mod process;

@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 const FIRST: u16 = 12_000;
 /// One past the last: Linux' ephemeral range begins at 32768.
 const END: u16 = 32_000;
+/// Where [`free_from`] may begin when any port will do.
+pub const SOME: u16 = 13_000;
 const TRIES: usize = 1_000;
 
 static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);

@@ -18,7 +18,7 @@ use crate::user::Identity;
 use crate::{leftovers, ports};
 
 pub use admin::rows;
-pub use home::remove;
+pub use home::end_and_remove;
 pub use shared::{Database, shared, test_database};
 
 /// A server on a busy machine may have a long journal to replay.
@@ -179,14 +179,19 @@ impl Postgres {
             .is_some_and(|process| process.ended().is_none())
     }
 
-    /// Starts a stopped or killed server again, on the same port, and waits until it answers. Does
-    /// nothing if it runs.
+    /// How the postmaster ended; `None` while it runs or after [`Postgres::stop`].
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.process.as_mut().and_then(Process::ended)
+    }
+
+    /// Starts a stopped or killed server again, on the same port, and waits until it answers. If it
+    /// runs, only waits.
     ///
     /// # Errors
     /// As [`Postgres::start`].
     pub async fn start_again(&mut self) -> Result<()> {
         if self.is_running() {
-            return Ok(());
+            return self.ready().await;
         }
         // A postmaster that was killed leaves backends behind for a moment; they hold the cluster.
         leftovers::end(&self.data(), Signal::SIGQUIT).await?;

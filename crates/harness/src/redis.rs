@@ -145,14 +145,19 @@ impl Redis {
             .is_some_and(|process| process.ended().is_none())
     }
 
-    /// Starts a stopped or killed server again on the same port and waits until it answers. Does
-    /// nothing if it runs.
+    /// How the server ended; `None` while it runs or after [`Redis::stop`].
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.process.as_mut().and_then(Process::ended)
+    }
+
+    /// Starts a stopped or killed server again on the same port and waits until it answers. If
+    /// it runs, only waits.
     ///
     /// # Errors
     /// As [`Redis::start`].
     pub async fn start_again(&mut self) -> Result<()> {
         if self.is_running() {
-            return Ok(());
+            return self.ready().await;
         }
         self.process = Some(Process::spawn(&self.spec()?)?);
         self.ready().await

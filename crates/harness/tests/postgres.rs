@@ -136,6 +136,6 @@ async fn data_lies_elsewhere_where_the_user_cannot_enter() {
     let again = Postgres::start(&closed, Options::test()).await.unwrap();
     assert_eq!(again.data(), data, "the next start finds it");
     drop(again);
-    postgres::remove(&closed).unwrap();
+    postgres::end_and_remove(&closed).await.unwrap();
     assert!(!data.exists(), "fresh removes both");
 }

@@ -8,10 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::signal::kill;
+use nix::sys::signal::{Signal, kill};
 
 use super::binaries;
 use crate::error::{Error, Result};
+use crate::leftovers;
 use crate::process::{Process, Spec, as_pid};
 use crate::user::Identity;
 
@@ -50,13 +51,15 @@ pub(super) fn prepare(dir: &Path, identity: Option<&Identity>) -> Result<PathBuf
     Ok(elsewhere)
 }
 
-/// Removes the cluster that [`super::Postgres::start`] made for `dir`, wherever it lies. No server
-/// may be running in it.
+/// Removes the cluster that [`super::Postgres::start`] made for `dir`, wherever it lies, and ends
+/// the server that a killed run left in it.
 ///
 /// # Errors
 /// [`Error::Io`] if something can't be removed.
-pub fn remove(dir: &Path) -> Result<()> {
+pub async fn end_and_remove(dir: &Path) -> Result<()> {
+    leftovers::end(&dir.join("postgres"), Signal::SIGQUIT).await?;
     if let Some(elsewhere) = recorded(dir) {
+        leftovers::end(&elsewhere, Signal::SIGQUIT).await?;
         remove_tree(&elsewhere)?;
         let record = dir.join(RECORD);
         fs::remove_file(&record).map_err(Error::io(format!("remove {}", record.display())))?;
