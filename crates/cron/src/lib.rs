@@ -1,1 +1,92 @@
-//! placeholder
+//! Keeps the promises that no request is around to keep: a table of sweeps.
+//!
+//! Any number of replicas run the same table; each sweep has a leader lease, so one runs it at
+//! a time, and every sweep is safe to kill half way and to repeat.
+//!
+//! Architecture invariant: this crate takes no input, runs no tool, and never depends on the
+//! gateway or the worker.
+
+pub mod config;
+mod metrics;
+mod schedule;
+mod sweeps;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use queue::Queue;
+use store::Store;
+use telemetry::{Health, Registry};
+use tokio_util::sync::CancellationToken;
+
+pub use config::Config;
+
+/// What a sweep works with.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) store: Store,
+    pub(crate) queue: Queue,
+    pub(crate) config: Config,
+    pub(crate) metrics: metrics::Metrics,
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Why a sweep did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Postgres could not be asked.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// How many rows a sweep moved.
+pub(crate) type Swept = Result<u64, Error>;
+
+/// One line of the table.
+pub(crate) struct Sweep {
+    pub(crate) name: &'static str,
+    pub(crate) interval: Duration,
+    pub(crate) run: fn(Parts) -> BoxFuture<'static, Swept>,
+}
+
+/// The cron process.
+pub struct Cron {
+    parts: Parts,
+    health: Health,
+}
+
+impl Cron {
+    /// A cron process over these parts. Nothing runs before [`Cron::run`].
+    #[must_use]
+    pub fn new(
+        config: Config,
+        store: Store,
+        queue: Queue,
+        registry: &Registry,
+        health: Health,
+    ) -> Self {
+        let metrics = metrics::Metrics::new(registry);
+        let shutdown = CancellationToken::new();
+        Self { parts: Parts { store, queue, config, metrics, shutdown }, health }
+    }
+
+    /// Runs every sweep on its interval until `shutdown`; a sweep under way ends its batch.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        self.parts.shutdown = shutdown;
+        schedule::run(&self.parts, &self.health, table(&self.parts.config)).await;
+    }
+}
+
+fn table(config: &Config) -> Vec<Sweep> {
+    let sweep = |name, interval, run| Sweep { name, interval, run };
+    vec![
+        sweep("requeue", config.reconcile_interval, |p| Box::pin(sweeps::requeue::run(p))),
+        sweep("holds", config.deadline_interval, |p| Box::pin(sweeps::holds::run(p))),
+        sweep("expire", config.deadline_interval, |p| Box::pin(sweeps::expire::run(p))),
+        sweep("inputs", config.deadline_interval, |p| Box::pin(sweeps::inputs::run(p))),
+        sweep("stopped", config.deadline_interval, |p| Box::pin(sweeps::stopped::run(p))),
+        sweep("purge", config.purge_interval, |p| Box::pin(sweeps::purge::run(p))),
+        sweep("consumers", config.purge_interval, |p| Box::pin(sweeps::consumers::run(p))),
+        sweep("gauges", config.gauges_interval, |p| Box::pin(sweeps::gauges::run(p))),
+    ]
+}

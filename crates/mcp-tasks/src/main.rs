@@ -1,2 +1,102 @@
-//! placeholder
-fn main() {}
+//! `mcp-tasks`: durable task handles for MCP tools. One binary, three processes, and the
+//! commands around them.
+
+mod commands;
+mod config;
+mod lifecycle;
+mod monitor;
+mod reference;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Durable task handles for MCP tools.
+#[derive(Debug, Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Where the settings are.
+#[derive(Debug, clap::Args)]
+struct Settings {
+    /// Configuration file (TOML). Environment variables win over it: MCP_TASKS__POSTGRES__URL
+    /// is postgres.url.
+    #[arg(long, env = "MCP_TASKS_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything on this machine: a private Postgres and Redis, gateways, workers, cron.
+    Dev(commands::dev::Options),
+    /// Serve MCP.
+    Gateway(Settings),
+    /// Run tools.
+    Worker(Settings),
+    /// Keep the promises that no request is around to keep.
+    Cron(Settings),
+    /// Bring the schema up to what this binary needs.
+    Migrate(Settings),
+    /// Look at the settings.
+    Config {
+        #[command(subcommand)]
+        what: ConfigCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check the settings; says everything that is wrong with them.
+    Check(Settings),
+    /// Print the settings in force, defaults included (passwords too).
+    Show(Settings),
+    /// Print the reference of all settings (Markdown).
+    Reference,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            report(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, commands::Failure> {
+    match command {
+        Command::Dev(options) => commands::dev::run(options),
+        Command::Gateway(settings) => commands::gateway::run(config::load(settings.config.as_deref())?),
+        Command::Worker(settings) => commands::worker::run(config::load(settings.config.as_deref())?),
+        Command::Cron(settings) => commands::cron::run(config::load(settings.config.as_deref())?),
+        Command::Migrate(settings) => commands::migrate::run(config::load(settings.config.as_deref())?),
+        Command::Config { what } => {
+            match what {
+                ConfigCommand::Check(settings) => {
+                    config::load(settings.config.as_deref())?;
+                    println!("the settings are good");
+                }
+                ConfigCommand::Show(settings) => {
+                    print!("{}", config::show(&config::load(settings.config.as_deref())?)?);
+                }
+                ConfigCommand::Reference => print!("{}", reference::markdown()),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// An error with all its causes, once.
+fn report(error: &(dyn std::error::Error + 'static)) {
+    eprintln!("mcp-tasks: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        eprintln!("  because: {error}");
+        cause = error.source();
+    }
+}

@@ -1,0 +1,89 @@
+//! How often cron looks, and how much it moves at a time.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[cron]`: sweeps.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Between two looks for jobs that Redis does not know of.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub reconcile_interval: Duration,
+    /// After this without a claim, a job's hint may be lost; doubles with every further hint.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub hint_age: Duration,
+    /// Between two looks for ended holds, TTLs and input deadlines.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub deadline_interval: Duration,
+    /// Between two rounds of purging.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub purge_interval: Duration,
+    /// Between two counts of live tasks.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub gauges_interval: Duration,
+    /// For how long a task that expired is still shown as failed.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub expired_grace: Duration,
+    /// For how long "expired" is told apart from "never existed".
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub tombstone_keep: Duration,
+    /// A Redis consumer idle for this long, with nothing pending, is forgotten.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub consumer_idle: Duration,
+    /// Rows moved by one statement, at most.
+    pub batch: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            reconcile_interval: Duration::from_secs(1),
+            hint_age: Duration::from_secs(5),
+            deadline_interval: Duration::from_secs(1),
+            purge_interval: Duration::from_secs(10),
+            gauges_interval: Duration::from_secs(10),
+            expired_grace: Duration::from_secs(3600),
+            tombstone_keep: Duration::from_secs(7 * 24 * 3600),
+            consumer_idle: Duration::from_secs(3600),
+            batch: 500,
+        }
+    }
+}
+
+impl Config {
+    /// Everything wrong with these settings, each naming its field; empty when they work.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (name, value) in [
+            ("reconcile_interval", self.reconcile_interval),
+            ("deadline_interval", self.deadline_interval),
+            ("purge_interval", self.purge_interval),
+            ("gauges_interval", self.gauges_interval),
+            ("hint_age", self.hint_age),
+        ] {
+            if value < Duration::from_millis(100) {
+                problems.push(format!("cron.{name}: {value:?} is below 100ms"));
+            }
+        }
+        if self.batch == 0 || self.batch > 10_000 {
+            problems.push(format!("cron.batch: {} is not between 1 and 10000", self.batch));
+        }
+        problems
+    }
+
+    pub(crate) fn batch_rows(&self) -> i64 {
+        i64::from(self.batch)
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs the table: each sweep on its own interval, under its own leader lease.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use telemetry::Health;
+use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
+
+use crate::{Parts, Sweep};
+
+/// A leader that says nothing for this long is replaced; longer than any one batch may take.
+const LEASE_MIN: Duration = Duration::from_secs(15);
+
+pub(crate) async fn run(parts: &Parts, health: &Health, table: Vec<Sweep>) {
+    let holder = Uuid::new_v4();
+    join_all(table.iter().map(|sweep| keep(parts, health, sweep, holder))).await;
+}
+
+/// One sweep for as long as the process lives.
+async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
+    // Three intervals without a success (of this or another replica) are visible in readiness.
+    let overdue = sweep.interval * 3 + LEASE_MIN;
+    let check = health.check(sweep.name);
+    let mut last_success = Instant::now();
+    let mut ticks = tokio::time::interval(sweep.interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    check.ready();
+    loop {
+        tokio::select! {
+            biased;
+            () = parts.shutdown.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        match once(parts, sweep, holder).await {
+            Ok(()) => {
+                last_success = Instant::now();
+                check.ready();
+            }
+            Err(error) => {
+                parts.metrics.failures.with_label_values(&[sweep.name]).inc();
+                tracing::warn!(sweep = sweep.name, error = ?error, "sweep failed");
+                if last_success.elapsed() > overdue {
+                    check.not_ready("has not succeeded for three intervals");
+                }
+            }
+        }
+    }
+}
+
+async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::Error> {
+    let lease = LEASE_MIN.max(sweep.interval * 2);
+    let leading = parts.store.lead_sweep(sweep.name, holder, lease).await?;
+    parts.metrics.leading.with_label_values(&[sweep.name]).set(i64::from(leading));
+    if !leading {
+        return Ok(());
+    }
+    let started = Instant::now();
+    let swept = (sweep.run)(parts.clone()).await?;
+    parts.metrics.seconds.with_label_values(&[sweep.name]).observe(started.elapsed().as_secs_f64());
+    parts.metrics.swept.with_label_values(&[sweep.name]).inc_by(swept);
+    if swept > 0 {
+        tracing::info!(sweep = sweep.name, rows = swept, "swept");
+    }
+    parts.store.swept(sweep.name, holder).await?;
+    Ok(())
+}

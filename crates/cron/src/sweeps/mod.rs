@@ -1,0 +1,47 @@
+//! The sweeps. Each is safe to kill half way and to repeat.
+
+pub(crate) mod consumers;
+pub(crate) mod expire;
+pub(crate) mod gauges;
+pub(crate) mod holds;
+pub(crate) mod inputs;
+pub(crate) mod purge;
+pub(crate) mod requeue;
+pub(crate) mod stopped;
+
+use protocol::TaskId;
+
+use crate::{Error, Parts};
+
+/// Ends those of the stopped tasks that nothing runs, and wakes whoever works on or waits for
+/// the others.
+pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> Result<(), Error> {
+    if stopped.is_empty() {
+        return Ok(());
+    }
+    let settled = parts.store.settle_stopped(stopped, parts.config.expired_grace).await?;
+    for task in &settled {
+        parts.metrics.settled.with_label_values(&[task.reason.as_str()]).inc();
+        tracing::info!(task.id = %task.id, reason = task.reason, "task ended");
+        parts.queue.wake(task.id).await;
+    }
+    for id in stopped.iter().filter(|id| settled.iter().all(|task| task.id != **id)) {
+        parts.queue.stop(*id).await;
+    }
+    Ok(())
+}
+
+/// Repeats a batch until it comes back short, looking at shutdown in between.
+pub(crate) async fn batches<F>(parts: &Parts, mut batch: impl FnMut() -> F) -> crate::Swept
+where
+    F: Future<Output = crate::Swept>,
+{
+    let mut total = 0;
+    loop {
+        let moved = batch().await?;
+        total += moved;
+        if moved < u64::from(parts.config.batch) || parts.shutdown.is_cancelled() {
+            return Ok(total);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `mcp-tasks dev`: the whole system on this machine, without any configuration.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use harness::dev::{Hooks, Options as Stack, Processes};
+use store::Store;
+use telemetry::Registry;
+use toml::{Table, Value};
+
+use super::Failure;
+use crate::config::Fixtures;
+
+/// What to run, and where.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Port of the first gateway; further ones take the next free ports.
+    #[arg(long, default_value_t = 3000)]
+    port: u16,
+    /// How many gateways.
+    #[arg(long, default_value_t = 1)]
+    gateways: usize,
+    /// How many workers.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// Folder for data, logs and processes.json.
+    #[arg(long, default_value = ".dev")]
+    data_dir: PathBuf,
+    /// Serve test fixtures beside the demo tools.
+    #[arg(long, value_enum)]
+    fixtures: Option<Fixtures>,
+    /// Forget all data of earlier runs.
+    #[arg(long)]
+    fresh: bool,
+    /// Leave a process that died dead.
+    #[arg(long)]
+    no_restart: bool,
+}
+
+/// Runs everything until ctrl-C.
+///
+/// # Errors
+/// When something cannot be started.
+pub fn run(options: Options) -> Result<ExitCode, Failure> {
+    if options.gateways == 0 || options.workers == 0 {
+        return Err("--gateways and --workers must be at least 1".into());
+    }
+    let mut expected: BTreeSet<String> = names(tools::demo().iter());
+    if options.fixtures.is_some() {
+        expected.extend(names(fixtures::conformance(&worker::ToolSet::new()).iter()));
+    }
+    let stack = Stack {
+        binary: std::env::current_exe()?,
+        data_dir: options.data_dir,
+        port: options.port,
+        gateways: options.gateways,
+        workers: options.workers,
+        fresh: options.fresh,
+        no_restart: options.no_restart,
+        settings: settings(options.fixtures)?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(harness::dev::run(stack, Arc::new(Dev { expected })))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn names<'a>(tools: impl Iterator<Item = &'a Arc<dyn worker::Tool>>) -> BTreeSet<String> {
+    tools.map(|tool| tool.spec().name().to_owned()).collect()
+}
+
+/// What all processes of the stack share beside their addresses.
+fn settings(fixtures: Option<Fixtures>) -> Result<Table, Failure> {
+    let mut tools = Table::new();
+    tools.insert("demo".to_owned(), Value::Boolean(true));
+    if let Some(fixtures) = fixtures {
+        tools.insert("fixtures".to_owned(), Value::try_from(fixtures)?);
+    }
+    // Gateways are interchangeable: they open each other's requestState.
+    let mut key = [0_u8; 32];
+    getrandom::fill(&mut key)?;
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut gateway = Table::new();
+    gateway.insert("request_state_keys".to_owned(), Value::Array(vec![Value::String(key)]));
+    let mut all = Table::new();
+    all.insert("tools".to_owned(), Value::Table(tools));
+    all.insert("gateway".to_owned(), Value::Table(gateway));
+    Ok(all)
+}
+
+struct Dev {
+    expected: BTreeSet<String>,
+}
+
+fn store(postgres_url: &str) -> Result<Store, store::Error> {
+    let config = store::Config { url: postgres_url.to_owned(), pool_size: 1, ..Default::default() };
+    Store::new(config, &Registry::new())
+}
+
+impl Hooks for Dev {
+    async fn migrate(&self, postgres_url: &str) -> Result<(), String> {
+        let config = store::Config { url: postgres_url.to_owned(), ..Default::default() };
+        store::migrate::migrate(&config).await.map(drop).map_err(|error| chain(&error))
+    }
+
+    async fn catalogue_complete(&self, postgres_url: &str) -> bool {
+        let Ok(store) = store(postgres_url) else { return false };
+        let Ok(listed) = store.tools().await else { return false };
+        let listed: BTreeSet<&str> = listed.iter().map(|entry| entry.spec.name()).collect();
+        self.expected.iter().all(|name| listed.contains(name.as_str()))
+    }
+
+    fn ready(&self, processes: &Processes) {
+        let Some(gateway) = processes.gateways.first() else { return };
+        println!("{}", invitation(&gateway.url));
+        for gateway in &processes.gateways {
+            println!("gateway   {}   metrics {}/metrics", gateway.url, gateway.admin);
+        }
+        println!("postgres  {}\nredis     {}\nctrl-C stops everything.", processes.postgres.url, processes.redis.url);
+    }
+
+    fn say(&self, line: &str) {
+        println!("{line}");
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A call to try, as text for a shell.
+fn invitation(url: &str) -> String {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"curl","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
+    format!(
+        r#"
+Everything is up. A call to try: a slow tool, answered at once with a task handle.
+
+curl -s {url} \
+  -H 'Authorization: Bearer alice' -H 'Content-Type: application/json' \
+  -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' \
+  -H 'Mcp-Method: tools/call' -H 'Mcp-Name: build_report' \
+  -d '{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"build_report","arguments":{{"month":"2026-11"}},{meta}}}}}'
+
+Poll it with tasks/get and the taskId it answers; README.md goes on from here.
+"#
+    )
+}

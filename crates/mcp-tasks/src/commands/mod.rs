@@ -1,0 +1,43 @@
+//! The commands, one file each.
+
+pub mod cron;
+pub mod dev;
+pub mod gateway;
+pub mod migrate;
+pub mod worker;
+
+use queue::Queue;
+use store::Store;
+
+use crate::lifecycle::Process;
+
+/// Why a command failed; printed once, with all its causes.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The neighbours of a process: Postgres, whose schema must fit, and Redis.
+///
+/// # Errors
+/// When the settings cannot be used, or the schema does not fit this binary.
+async fn neighbours(process: &Process) -> Result<(Store, Queue), Failure> {
+    let store = Store::new(process.config.postgres.clone(), &process.registry)?;
+    let queue = Queue::new(process.config.redis.clone(), &process.registry)?;
+    let starting = process.health.check("schema");
+    starting.not_ready("not looked at yet");
+    loop {
+        // Postgres being away is waited for; a schema that does not fit is not.
+        match store.check_schema().await {
+            Ok(()) => break,
+            Err(error @ store::Error::Schema(_)) => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(error = ?error, "waiting for postgres");
+                starting.not_ready(error.to_string());
+            }
+        }
+        tokio::select! {
+            () = process.shutdown.cancelled() => return Err("asked to end while starting".into()),
+            () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
+        }
+    }
+    starting.ready();
+    Ok((store, queue))
+}

@@ -1,0 +1,56 @@
+//! `mcp-tasks worker`.
+
+use std::process::ExitCode;
+
+use tokio_util::sync::CancellationToken;
+use worker::ToolSet;
+
+use super::{Failure, neighbours};
+use crate::config::{Config, Fixtures, Tools};
+use crate::{lifecycle, monitor};
+
+/// Runs tools until a signal, then drains.
+///
+/// # Errors
+/// When it cannot start.
+pub fn run(config: Config) -> Result<ExitCode, Failure> {
+    lifecycle::run(config, "mcp-tasks-worker", |process| async move {
+        let (store, queue) = neighbours(&process).await?;
+        let tools = serve(&process.config.tools)?;
+        let worker = worker::Worker::new(
+            process.config.worker.clone(),
+            store.clone(),
+            queue.clone(),
+            tools,
+            &process.registry,
+            process.health.clone(),
+        );
+        let drained = CancellationToken::new();
+        let watching = monitor::run(store, queue, process.health, drained.clone());
+        let working = async {
+            let worked = worker.run(process.shutdown.clone()).await;
+            drained.cancel();
+            worked
+        };
+        let (worked, ()) = tokio::join!(working, watching);
+        Ok(worked?)
+    })
+}
+
+fn serve(settings: &Tools) -> Result<ToolSet, Failure> {
+    let tools = ToolSet::new();
+    if settings.demo {
+        for tool in tools::demo() {
+            tools.insert(tool)?;
+        }
+    }
+    if settings.fixtures == Some(Fixtures::Conformance) {
+        for tool in fixtures::conformance(&tools) {
+            tools.insert(tool)?;
+        }
+    }
+    if tools.is_empty() {
+        tracing::warn!("no tools to serve: set tools.demo, or link tools of your own");
+    }
+    Ok(tools)
+}

@@ -1,0 +1,32 @@
+//! Readiness of what a process leans on: Postgres decides, Redis being away only degrades.
+
+use std::time::Duration;
+
+use queue::Queue;
+use store::Store;
+use telemetry::Health;
+use tokio_util::sync::CancellationToken;
+
+/// Between two looks at Postgres.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keeps the checks `postgres` and `redis` true until `shutdown`.
+pub async fn run(store: Store, queue: Queue, health: Health, shutdown: CancellationToken) {
+    let (postgres, redis) = (health.check("postgres"), health.check("redis"));
+    let connected = queue.connected();
+    loop {
+        match store.ping().await {
+            Ok(()) => postgres.ready(),
+            Err(error) => postgres.not_ready(error.to_string()),
+        }
+        if *connected.borrow() {
+            redis.ready();
+        } else {
+            redis.degraded("cannot be reached: jobs start from Postgres, slower");
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}

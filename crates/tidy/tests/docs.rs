@@ -1,0 +1,72 @@
+//! The docs tell the truth: metrics and links.
+
+use std::collections::BTreeSet;
+
+use mcp_tasks_tidy::{files, root, shown, text};
+
+/// Names of all metrics that the source declares.
+fn declared() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for file in files(&root().join("crates"), "metrics.rs")
+        .iter()
+        .chain(&files(&root().join("crates/telemetry"), ".rs"))
+    {
+        if shown(file) == "crates/telemetry/src/metrics.rs" {
+            continue;
+        }
+        for part in text(file)
+            .split('"')
+            .filter(|part| part.starts_with("mcp_tasks_"))
+        {
+            if part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+                names.insert(part.to_owned());
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_metric_is_documented_and_no_other() {
+    let page = text(&root().join("docs/metrics.md"));
+    let declared = declared();
+    let documented: BTreeSet<String> = page
+        .split('`')
+        .filter(|part| part.starts_with("mcp_tasks_"))
+        .map(|part| part.split('{').next().unwrap_or(part).to_owned())
+        .collect();
+    let missing: Vec<_> = declared.difference(&documented).collect();
+    let gone: Vec<_> = documented.difference(&declared).collect();
+    assert!(missing.is_empty(), "docs/metrics.md lacks {missing:?}");
+    assert!(
+        gone.is_empty(),
+        "docs/metrics.md tells of metrics that do not exist: {gone:?}"
+    );
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    for file in files(&root(), ".md") {
+        let dir = file.parent().expect("a file lies in a folder");
+        for link in text(&file)
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let target = link.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            assert!(
+                dir.join(target).exists(),
+                "{}: {link} leads nowhere",
+                shown(&file)
+            );
+        }
+    }
+}
+
+#[test]
+fn the_changelog_is_open() {
+    assert!(text(&root().join("CHANGELOG.md")).contains("## Unreleased"));
+}
