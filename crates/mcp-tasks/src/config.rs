@@ -42,7 +42,9 @@ pub struct Tools {
 }
 
 /// A set of test fixtures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Fixtures {
     /// What the official conformance runner expects of a server.
@@ -105,7 +107,11 @@ pub fn load(file: Option<&Path>) -> Result<Config, Error> {
         .and_then(config::Config::try_deserialize)
         .map_err(Error::Read)?;
     let problems = config.problems();
-    if problems.is_empty() { Ok(config) } else { Err(Error::Invalid(problems)) }
+    if problems.is_empty() {
+        Ok(config)
+    } else {
+        Err(Error::Invalid(problems))
+    }
 }
 
 /// The settings as TOML.

@@ -71,10 +71,16 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, commands::Failure> {
     match command {
         Command::Dev(options) => commands::dev::run(options),
-        Command::Gateway(settings) => commands::gateway::run(config::load(settings.config.as_deref())?),
-        Command::Worker(settings) => commands::worker::run(config::load(settings.config.as_deref())?),
+        Command::Gateway(settings) => {
+            commands::gateway::run(config::load(settings.config.as_deref())?)
+        }
+        Command::Worker(settings) => {
+            commands::worker::run(config::load(settings.config.as_deref())?)
+        }
         Command::Cron(settings) => commands::cron::run(config::load(settings.config.as_deref())?),
-        Command::Migrate(settings) => commands::migrate::run(config::load(settings.config.as_deref())?),
+        Command::Migrate(settings) => {
+            commands::migrate::run(config::load(settings.config.as_deref())?)
+        }
         Command::Config { what } => {
             match what {
                 ConfigCommand::Check(settings) => {
@@ -82,7 +88,10 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
                     println!("the settings are good");
                 }
                 ConfigCommand::Show(settings) => {
-                    print!("{}", config::show(&config::load(settings.config.as_deref())?)?);
+                    print!(
+                        "{}",
+                        config::show(&config::load(settings.config.as_deref())?)?
+                    );
                 }
                 ConfigCommand::Reference => print!("{}", reference::markdown()),
             }

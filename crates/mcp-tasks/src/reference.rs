@@ -16,25 +16,49 @@ pub fn markdown() -> String {
          Environment variables win: `MCP_TASKS__POSTGRES__URL` is `url` in `[postgres]`. \
          Durations are text with a unit (`\"30s\"`, `\"5m\"`). Unknown names are refused.\n",
     );
-    section(&mut page, "", &resolve(&schema, &schema), &defaults, &schema);
+    section(
+        &mut page,
+        "",
+        &resolve(&schema, &schema),
+        &defaults,
+        &schema,
+    );
     page
 }
 
 fn section(page: &mut String, path: &str, schema: &Value, defaults: &Value, root: &Value) {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return;
+    };
     let (mut rows, mut parts) = (String::new(), Vec::new());
     for (name, property) in properties {
         let resolved = resolve(property, root);
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         let default = defaults.get(name).cloned().unwrap_or(Value::Null);
         let text = |schema: &Value| {
-            schema.get("description").and_then(Value::as_str).unwrap_or("").replace('\n', " ")
+            schema
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or("")
+                .replace('\n', " ")
         };
         if resolved.get("properties").is_some() {
             parts.push((path, text(property), resolved, default));
         } else {
-            let default = if default.is_null() { "–".to_owned() } else { format!("`{default}`") };
-            let _ = writeln!(rows, "| `{name}` | {default} | {} |", text(property).replace('|', "\\|"));
+            let default = if default.is_null() {
+                "–".to_owned()
+            } else {
+                format!("`{default}`")
+            };
+            let _ = writeln!(
+                rows,
+                "| `{name}` | {default} | {} |",
+                text(property).replace('|', "\\|")
+            );
         }
     }
     if !rows.is_empty() {
@@ -48,8 +72,13 @@ fn section(page: &mut String, path: &str, schema: &Value, defaults: &Value, root
 
 /// The schema behind a `$ref` (or an optional one).
 fn resolve(schema: &Value, root: &Value) -> Value {
-    let reference = schema.get("$ref").or_else(|| schema.pointer("/anyOf/0/$ref"));
-    match reference.and_then(Value::as_str).and_then(|r| r.strip_prefix('#')) {
+    let reference = schema
+        .get("$ref")
+        .or_else(|| schema.pointer("/anyOf/0/$ref"));
+    match reference
+        .and_then(Value::as_str)
+        .and_then(|r| r.strip_prefix('#'))
+    {
         Some(pointer) => root.pointer(pointer).cloned().unwrap_or_default(),
         None => schema.clone(),
     }

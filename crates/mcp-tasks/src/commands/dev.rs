@@ -61,7 +61,9 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         no_restart: options.no_restart,
         settings: settings(options.fixtures)?,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(harness::dev::run(stack, Arc::new(Dev { expected })))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -82,7 +84,10 @@ fn settings(fixtures: Option<Fixtures>) -> Result<Table, Failure> {
     getrandom::fill(&mut key)?;
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut gateway = Table::new();
-    gateway.insert("request_state_keys".to_owned(), Value::Array(vec![Value::String(key)]));
+    gateway.insert(
+        "request_state_keys".to_owned(),
+        Value::Array(vec![Value::String(key)]),
+    );
     let mut all = Table::new();
     all.insert("tools".to_owned(), Value::Table(tools));
     all.insert("gateway".to_owned(), Value::Table(gateway));
@@ -94,30 +99,54 @@ struct Dev {
 }
 
 fn store(postgres_url: &str) -> Result<Store, store::Error> {
-    let config = store::Config { url: postgres_url.to_owned(), pool_size: 1, ..Default::default() };
+    let config = store::Config {
+        url: postgres_url.to_owned(),
+        pool_size: 1,
+        ..Default::default()
+    };
     Store::new(config, &Registry::new())
 }
 
 impl Hooks for Dev {
     async fn migrate(&self, postgres_url: &str) -> Result<(), String> {
-        let config = store::Config { url: postgres_url.to_owned(), ..Default::default() };
-        store::migrate::migrate(&config).await.map(drop).map_err(|error| chain(&error))
+        let config = store::Config {
+            url: postgres_url.to_owned(),
+            ..Default::default()
+        };
+        store::migrate::migrate(&config)
+            .await
+            .map(drop)
+            .map_err(|error| chain(&error))
     }
 
     async fn catalogue_complete(&self, postgres_url: &str) -> bool {
-        let Ok(store) = store(postgres_url) else { return false };
-        let Ok(listed) = store.tools().await else { return false };
+        let Ok(store) = store(postgres_url) else {
+            return false;
+        };
+        let Ok(listed) = store.tools().await else {
+            return false;
+        };
         let listed: BTreeSet<&str> = listed.iter().map(|entry| entry.spec.name()).collect();
-        self.expected.iter().all(|name| listed.contains(name.as_str()))
+        self.expected
+            .iter()
+            .all(|name| listed.contains(name.as_str()))
     }
 
     fn ready(&self, processes: &Processes) {
-        let Some(gateway) = processes.gateways.first() else { return };
+        let Some(gateway) = processes.gateways.first() else {
+            return;
+        };
         println!("{}", invitation(&gateway.url));
         for gateway in &processes.gateways {
-            println!("gateway   {}   metrics {}/metrics", gateway.url, gateway.admin);
+            println!(
+                "gateway   {}   metrics {}/metrics",
+                gateway.url, gateway.admin
+            );
         }
-        println!("postgres  {}\nredis     {}\nctrl-C stops everything.", processes.postgres.url, processes.redis.url);
+        println!(
+            "postgres  {}\nredis     {}\nctrl-C stops everything.",
+            processes.postgres.url, processes.redis.url
+        );
     }
 
     fn say(&self, line: &str) {

@@ -17,8 +17,9 @@ pub fn run(config: Config) -> Result<ExitCode, Failure> {
     lifecycle::run(config, "mcp-tasks-gateway", |process| async move {
         let (store, queue) = neighbours(&process).await?;
         let bind = process.config.gateway.bind;
-        let listener =
-            TcpListener::bind(bind).await.map_err(|e| format!("gateway.bind {bind}: {e}"))?;
+        let listener = TcpListener::bind(bind)
+            .await
+            .map_err(|e| format!("gateway.bind {bind}: {e}"))?;
         let gateway = gateway::Gateway::new(
             process.config.gateway.clone(),
             process.config.auth.clone(),
