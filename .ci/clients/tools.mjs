@@ -1,0 +1,12 @@
+// Where .ci/install puts what the client checks need.
+
+import path from "node:path";
+import { ROOT } from "./root.mjs";
+
+const TOOLS = process.env.MCP_TASKS_TOOLS ?? path.join(ROOT, ".tools");
+
+/// The published npm packages.
+export const MODULES = path.join(TOOLS, "node/node_modules");
+/// Python with PyPI `mcp`, and Python with `fastmcp[tasks]`: their requirements exclude one another's freedom.
+export const PYTHON_MCP = path.join(TOOLS, "python-mcp/bin/python");
+export const PYTHON_FASTMCP = path.join(TOOLS, "python-fastmcp/bin/python");
