@@ -122,6 +122,8 @@ CREATE TABLE tasks (
 
 -- Sweeps look at live tasks only; phase changes are rare next to heartbeats.
 CREATE INDEX tasks_live ON tasks (phase, id) WHERE phase IS NOT NULL;
+-- Questions whose deadline passed. Parking and resuming move `phase` and so leave HOT anyway.
+CREATE INDEX tasks_deadlines ON tasks (input_deadline_at) WHERE phase = 'parked';
 -- Expiry of live and finished tasks alike. Written at insert, at park and at expiry only.
 CREATE INDEX tasks_expiring ON tasks (expires_at) WHERE expires_at IS NOT NULL;
 

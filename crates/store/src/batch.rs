@@ -6,6 +6,7 @@
 //! its followers notice and read again.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use protocol::TaskId;
 use tokio::sync::{Semaphore, oneshot};
@@ -43,30 +44,38 @@ impl Reads {
         principal: &Principal,
         id: TaskId,
     ) -> Result<Lookup, Error> {
+        let started = Instant::now();
         let (sender, mut answer) = oneshot::channel();
         self.lock().push(((principal.clone(), id), sender));
-        loop {
+        let found = loop {
             tokio::select! {
                 biased;
-                found = &mut answer => match found {
-                    Ok(found) => return Ok(found),
-                    // The leader failed or was dropped: read alone, and see the error oneself.
-                    Err(_) => return single(store, principal, id).await,
-                },
+                found = &mut answer => break found,
                 turn = self.turns.acquire() => {
-                    let _turn = turn.expect("the semaphore is never closed");
+                    let turn = turn.expect("the semaphore is never closed");
                     let batch = self.take();
                     if batch.is_empty() {
-                        continue;
+                        // Somebody else reads for us: wait for that, and take no turn meanwhile.
+                        drop(turn);
+                        break answer.await;
                     }
                     let (wanted, senders): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-                    // On an error the senders are dropped, and every follower asks by itself.
+                    // On an error the senders are dropped, and everyone asks by themselves.
                     if let Ok(found) = store.get_many(&wanted).await {
                         for (sender, found) in senders.into_iter().zip(found) {
                             let _ = sender.send(found);
                         }
                     }
                 }
+            }
+        };
+        match found {
+            Ok(found) => Ok(found),
+            // The leader failed or was dropped: read alone in the time that is left, and see the
+            // error oneself.
+            Err(_) => {
+                let left = store.wait_max.saturating_sub(started.elapsed());
+                single(&store.with_wait(left), principal, id).await
             }
         }
     }

@@ -3,10 +3,10 @@
 
 use protocol::TaskId;
 
-use crate::claim::{Claim, Write};
-use crate::config::ms;
+use crate::claim::{Claim, Write, repeated};
+use crate::config::{ms, text};
 use crate::error::Fault;
-use crate::pool::{age_ms, sql, with_connection};
+use crate::pool::{sql, with_connection};
 use crate::read::{Lookup, tombstone};
 use crate::task::{Principal, StopReason};
 use crate::{Error, Store};
@@ -40,8 +40,8 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
     pub async fn cancel(&self, principal: &Principal, id: TaskId) -> Result<Cancel, Error> {
-        with_connection!(self, "cancel", |mut connection| {
-            let age = age_ms(&connection);
+        with_connection!(self, "cancel", |connection| {
+            let age = self.connected_ms(connection);
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_task")).await?;
             let locked = transaction
@@ -111,7 +111,7 @@ impl Store {
         reason: StopReason,
         detail: Option<&str>,
     ) -> Result<Write, Error> {
-        let reason = reason.as_str();
+        let (reason, detail) = (reason.as_str(), detail.map(text));
         with_connection!(self, "stop_own", |connection| {
             let statement = connection.prepare_cached(sql!("stop_own")).await?;
             let rows = connection
@@ -134,16 +134,19 @@ impl Store {
     /// the status its stop reason calls for, or `failed` when a step is in doubt.
     ///
     /// # Errors
-    /// When Postgres could not be asked; the next sweep then settles it.
+    /// When Postgres could not be asked; repeating is safe, else the next sweep settles it.
     pub async fn confirm_stopped(&self, claim: &Claim) -> Result<Write, Error> {
         let claimed = [(claim.id, Some(claim.attempt), Some(claim.token))];
         let settled = self
             .settle(&claimed, std::time::Duration::from_secs(60))
             .await?;
-        Ok(if settled.is_empty() {
-            Write::Lost
-        } else {
-            Write::Done
+        if !settled.is_empty() {
+            return Ok(Write::Done);
+        }
+        with_connection!(self, "confirm_stopped", |connection| {
+            let before = repeated(connection, claim).await?;
+            let over = before.is_some_and(|row| row.phase.is_none());
+            Ok(Write::from_rows(over.into()))
         })
     }
 
@@ -171,7 +174,7 @@ impl Store {
         let tokens: Vec<_> = tasks.iter().map(|(.., token)| *token).collect();
         let (grace_ms, expired_grace_ms) = (self.config.lease_grace_ms(), ms(expired_grace));
         with_connection!(self, "settle_stopped", |connection| {
-            let age = age_ms(&connection);
+            let age = self.connected_ms(connection);
             let statement = connection.prepare_cached(sql!("settle_stopped")).await?;
             let rows = connection
                 .query(

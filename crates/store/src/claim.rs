@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use deadpool_postgres::Object;
 use protocol::TaskId;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::config::ms;
-use crate::pool::{age_ms, sql, with_connection};
+use crate::config::{ms, text};
+use crate::error::Fault;
+use crate::pool::{sql, with_connection};
 use crate::task::{Principal, StopReason};
 use crate::{Error, Store, row};
 
@@ -107,6 +109,30 @@ pub struct Beat {
     pub stop: Option<StopReason>,
 }
 
+/// What the row of this attempt says after a fenced write found nothing to do. `None`: the
+/// attempt no longer owns it. A statement of its own, so that it sees what the write waited for.
+pub(crate) struct Repeated {
+    pub(crate) status: String,
+    pub(crate) phase: Option<String>,
+}
+
+pub(crate) async fn repeated(
+    connection: &Object,
+    claim: &Claim,
+) -> Result<Option<Repeated>, Fault> {
+    let statement = connection.prepare_cached(sql!("repeated")).await?;
+    let row = connection
+        .query_opt(
+            &statement,
+            &[&claim.id.as_uuid(), &claim.attempt, &claim.token],
+        )
+        .await?;
+    Ok(row.map(|row| Repeated {
+        status: row.get("status"),
+        phase: row.get("phase"),
+    }))
+}
+
 fn millis(value: i64) -> Duration {
     Duration::from_millis(u64::try_from(value).unwrap_or(0))
 }
@@ -155,7 +181,7 @@ impl Store {
                         &request.token,
                         &lease_ms,
                         &grace_ms,
-                        &age_ms(&connection),
+                        &self.connected_ms(connection),
                         &request.worker,
                     ],
                 )
@@ -200,7 +226,7 @@ impl Store {
     /// added to the work done so far.
     ///
     /// # Errors
-    /// When Postgres could not be asked; the lease then runs out by itself.
+    /// When Postgres could not be asked; repeating is safe, else the lease runs out by itself.
     pub async fn release(
         &self,
         claim: &Claim,
@@ -222,7 +248,12 @@ impl Store {
                     ],
                 )
                 .await?;
-            Ok(Write::from_rows(rows))
+            if rows > 0 {
+                return Ok(Write::Done);
+            }
+            let before = repeated(connection, claim).await?;
+            let queued = before.is_some_and(|row| row.phase.as_deref() == Some("queued"));
+            Ok(Write::from_rows(queued.into()))
         })
     }
 
@@ -231,6 +262,7 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn progress(&self, claim: &Claim, message: &str) -> Result<Write, Error> {
+        let message = text(message);
         with_connection!(self, "progress", |connection| {
             let statement = connection.prepare_cached(sql!("progress")).await?;
             let rows = connection

@@ -1,5 +1,6 @@
 //! Settings of the connection to Postgres, shared by every process.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -91,7 +92,19 @@ impl Config {
     }
 }
 
-/// A duration in whole milliseconds, as SQL wants it.
+/// Longer than any promise: a hundred years. More would leave the range of a timestamp.
+const MS_MAX: i64 = 100 * 365 * 24 * 3600 * 1000;
+
+/// A duration in whole milliseconds, as SQL wants it; a hundred years at most.
 pub(crate) fn ms(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(duration.as_millis()).map_or(MS_MAX, |ms| ms.min(MS_MAX))
+}
+
+/// Text that Postgres can store: it knows no NUL, and tools may print one.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }

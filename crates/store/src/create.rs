@@ -125,6 +125,11 @@ impl Store {
                             &[&ids, &vec![&principal.issuer], &vec![&principal.subject]],
                         )
                         .await?;
+                    if mine.get::<_, Option<uuid::Uuid>>("id").is_none() {
+                        // Ids carry 74 random bits: this one was not chosen by its caller alone.
+                        let taken = format!("task id {} belongs to somebody else", new.id);
+                        return Err(Error::Bug(taken.into()).into());
+                    }
                     return Ok(Created::New(row::task(&mine)?));
                 };
                 let existing = connection

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::TaskId;
 
 use crate::config::ms;
-use crate::pool::{age_ms, sql, with_connection};
+use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
 impl Store {
@@ -48,7 +48,10 @@ impl Store {
         with_connection!(self, "stoppable", |connection| {
             let statement = connection.prepare_cached(sql!("stoppable")).await?;
             let rows = connection
-                .query(&statement, &[&limit, &age_ms(&connection), &grace_ms])
+                .query(
+                    &statement,
+                    &[&limit, &self.connected_ms(connection), &grace_ms],
+                )
                 .await?;
             Ok(rows
                 .iter()

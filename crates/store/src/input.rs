@@ -9,7 +9,7 @@ use deadpool_postgres::Transaction;
 use protocol::TaskId;
 use serde_json::value::RawValue;
 
-use crate::claim::{Claim, Write};
+use crate::claim::{Claim, Write, repeated};
 use crate::config::ms;
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
@@ -71,7 +71,6 @@ struct Outstanding {
     request: Bytes,
     default_response: Option<Bytes>,
     overdue: bool,
-    wait_ms: i64,
 }
 
 /// `{"key": request, …}` of stored requests, byte for byte.
@@ -102,6 +101,9 @@ impl Store {
         questions: &[Question],
         worked: Duration,
     ) -> Result<Parked, Error> {
+        if questions.is_empty() {
+            return Err(Error::Bug("a task cannot wait for no question".into()));
+        }
         let object = requests_object(questions.iter().map(|q| (q.key.as_str(), &q.request[..])));
         let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
         let seqs: Vec<i32> = questions.iter().map(|q| q.seq).collect();
@@ -114,8 +116,8 @@ impl Store {
         let (parked_for, worked_ms) = (parked_for.as_str(), ms(worked));
         with_connection!(self, "park", |connection| {
             let statement = connection.prepare_cached(sql!("park")).await?;
-            let row = connection
-                .query_one(
+            let parked = connection
+                .query_opt(
                     &statement,
                     &[
                         &claim.id.as_uuid(),
@@ -132,10 +134,14 @@ impl Store {
                     ],
                 )
                 .await?;
-            Ok(if row.get("parked") || row.get("repeated") {
-                Parked::Parked
-            } else {
-                Parked::Stop
+            if parked.is_some() {
+                return Ok(Parked::Parked);
+            }
+            // Queued: it was parked by the first try, and answered before this one.
+            let before = repeated(connection, claim).await?.and_then(|row| row.phase);
+            Ok(match before.as_deref() {
+                Some("parked" | "queued") => Parked::Parked,
+                _ => Parked::Stop,
             })
         })
     }
@@ -186,7 +192,7 @@ impl Store {
         responses: &BTreeMap<String, Box<RawValue>>,
         hint_epoch: Option<&str>,
     ) -> Result<Answer, Error> {
-        with_connection!(self, "answer", |mut connection| {
+        with_connection!(self, "answer", |connection| {
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_task")).await?;
             let locked = transaction
@@ -200,7 +206,9 @@ impl Store {
                     crate::read::tombstone(&transaction, principal, id).await?,
                 ));
             };
-            if locked.get::<_, Option<&str>>("phase") != Some("parked") {
+            let parked = locked.get::<_, Option<&str>>("phase") == Some("parked");
+            // A task that stops, or that no step may run for any more, has no use for answers.
+            if !parked || locked.get("stopping") {
                 return Ok(Answer::Ignored);
             }
             let outstanding = outstanding(&transaction, id).await?;
@@ -249,7 +257,7 @@ impl Store {
     /// When Postgres could not be asked; repeating is safe.
     pub async fn fail_unanswered(&self, after: Option<TaskId>) -> Result<Option<TaskId>, Error> {
         let after = after.map_or_else(uuid::Uuid::nil, |id| *id.as_uuid());
-        with_connection!(self, "fail_unanswered", |mut connection| {
+        with_connection!(self, "fail_unanswered", |connection| {
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_unanswered")).await?;
             let Some(locked) = transaction.query_opt(&lock, &[&after]).await? else {
@@ -270,7 +278,9 @@ impl Store {
                 let answered: Vec<(&str, &[u8])> = overdue
                     .filter_map(|q| Some((q.key.as_str(), q.default_response.as_deref()?)))
                     .collect();
-                apply(&transaction, id, &outstanding, &answered, "default", None).await?;
+                if !answered.is_empty() {
+                    apply(&transaction, id, &outstanding, &answered, "default", None).await?;
+                }
             }
             transaction.commit().await?;
             Ok(Some(id))
@@ -294,7 +304,6 @@ async fn outstanding(transaction: &Transaction<'_>, id: TaskId) -> Result<Vec<Ou
             request: crate::row::bytes(row, "request").unwrap_or_default(),
             default_response: crate::row::bytes(row, "default_response"),
             overdue: row.get("overdue"),
-            wait_ms: row.get("wait_ms"),
         })
         .collect())
 }
@@ -324,10 +333,9 @@ async fn apply(
             .await?;
     } else {
         let object = requests_object(left.iter().map(|q| (q.key.as_str(), &q.request[..])));
-        let wait_ms = left.iter().map(|q| q.wait_ms).min().unwrap_or(0);
         let keep = transaction.prepare_cached(sql!("keep_waiting")).await?;
         transaction
-            .execute(&keep, &[&id.as_uuid(), &object, &wait_ms])
+            .execute(&keep, &[&id.as_uuid(), &object])
             .await?;
     }
     Ok(left.len())

@@ -41,8 +41,8 @@ mod task;
 mod tool_spec;
 mod tools;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 pub use cancel::{Cancel, Settled};
 pub use claim::{Beat, Claim, ClaimRequest, Write};
@@ -66,6 +66,8 @@ pub struct Store {
     metrics: metrics::Metrics,
     reads: batch::Reads,
     wait_max: Duration,
+    /// When a try last failed because Postgres was away, on any connection.
+    outage: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Store {
@@ -79,6 +81,7 @@ impl Store {
             metrics: metrics::Metrics::new(registry),
             reads: batch::Reads::default(),
             wait_max: config.wait_max,
+            outage: Arc::default(),
             config: Arc::new(config),
         })
     }

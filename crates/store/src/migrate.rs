@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use semver::Version;
 use sha2::{Digest, Sha256};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 use crate::error::{Error, Fault};
@@ -31,6 +32,8 @@ const MIGRATIONS: &[Migration] = migrations![(1, "0001_tasks")];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+/// How often a migration that gave way is tried.
+const LOCK_TRIES: u32 = 24;
 /// Between two looks at the lock: polled, because a blocked request for it holds a snapshot
 /// that `CREATE INDEX CONCURRENTLY` would wait for.
 const LOCK_PAUSE: Duration = Duration::from_millis(200);
@@ -54,10 +57,26 @@ pub struct Migrated {
 /// When Postgres cannot be reached, a statement fails, or the schema belongs to a newer or
 /// another program.
 pub async fn migrate(config: &Config) -> Result<Migrated, Error> {
-    migrate_all(config).await.map_err(|fault| match fault {
-        Fault::Final(error) => error,
-        Fault::Transient(source) => Error::Unavailable(source),
-    })
+    let mut tries_left = LOCK_TRIES;
+    loop {
+        tries_left -= 1;
+        match migrate_all(config).await {
+            Ok(migrated) => return Ok(migrated),
+            Err(Fault::Final(error)) => return Err(error),
+            Err(Fault::Transient(source)) if tries_left > 0 && is_locked(source.as_ref()) => {
+                // It gave way; whoever queued behind it runs before the next try.
+                tracing::info!(error = %source, "a migration found its table locked, trying again");
+                tokio::time::sleep(LOCK_PAUSE).await;
+            }
+            Err(Fault::Transient(source)) => return Err(Error::Unavailable(source)),
+        }
+    }
+}
+
+fn is_locked(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    source
+        .downcast_ref::<tokio_postgres::Error>()
+        .is_some_and(|error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
 }
 
 async fn migrate_all(config: &Config) -> Result<Migrated, Fault> {

@@ -1,8 +1,9 @@
 //! Connections: a bounded pool, and tries that wait for Postgres to come back.
 
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 use tokio_postgres::NoTls;
 
 use crate::error::{Error, Fault};
@@ -11,6 +12,8 @@ use crate::{Config, Store};
 /// Pauses between tries: short at first (a restart often takes less than a second).
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A try waits at least this long for a free connection, whatever is left of its time.
+const POOL_WAIT_MIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn build(config: &Config) -> Result<Pool, Error> {
     let mut postgres: tokio_postgres::Config = config
@@ -39,9 +42,6 @@ pub(crate) fn build(config: &Config) -> Result<Pool, Error> {
     );
     Pool::builder(manager)
         .max_size(config.pool_size)
-        .wait_timeout(Some(config.wait_max.max(Duration::from_millis(100))))
-        .create_timeout(Some(config.connect_timeout))
-        .recycle_timeout(Some(config.connect_timeout))
         .runtime(Runtime::Tokio1)
         .build()
         .map_err(|e| Error::Unavailable(Box::new(e)))
@@ -67,7 +67,34 @@ impl<'a> Tries<'a> {
     }
 
     pub(crate) async fn connection(&self) -> Result<Object, Fault> {
-        Ok(self.store.pool.get().await?)
+        let left = self.store.wait_max.saturating_sub(self.started.elapsed());
+        let connect = Some(self.store.config.connect_timeout);
+        let timeouts = Timeouts {
+            wait: Some(left.max(POOL_WAIT_MIN)),
+            create: connect,
+            recycle: connect,
+        };
+        Ok(self.store.pool.timeout_get(&timeouts).await?)
+    }
+
+    /// One try on a connection. Postgres ends a slow statement by itself; one that is frozen or
+    /// cut off without a word can't, so the try is given up here as well.
+    pub(crate) async fn limited<T>(
+        &self,
+        body: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let limit = self.store.config.statement_timeout * 2;
+        match tokio::time::timeout(limit, body).await {
+            Ok(outcome) => outcome,
+            Err(elapsed) => Err(Fault::Transient(Box::new(elapsed))),
+        }
+    }
+
+    /// Closes a connection that failed, or that still waits for an answer: it is not used again.
+    pub(crate) fn put_back(&self, connection: Object, fault: Option<&Fault>) {
+        if matches!(fault, Some(Fault::Transient(_))) {
+            drop(Object::take(connection));
+        }
     }
 
     pub(crate) fn done<T>(self, value: T) -> T {
@@ -86,6 +113,7 @@ impl<'a> Tries<'a> {
             }
             Fault::Transient(source) => source,
         };
+        *self.store.outage_lock() = Some(Instant::now());
         if self.started.elapsed() + self.pause > self.store.wait_max {
             self.store.metrics.error(self.operation);
             return Err(Error::Unavailable(source));
@@ -98,28 +126,39 @@ impl<'a> Tries<'a> {
     }
 }
 
-/// How long (ms) this connection has been up: a looker that was cut off itself must not judge
-/// leases. Monotonic, and compared with nothing but itself.
-pub(crate) fn age_ms(connection: &Object) -> i64 {
-    crate::config::ms(Object::metrics(connection).age())
+impl Store {
+    /// For how long (ms) this process has reached Postgres without a break, on this connection
+    /// and on all others: a looker that was cut off itself must not judge leases. Monotonic, and
+    /// compared with nothing but itself.
+    pub(crate) fn connected_ms(&self, connection: &Object) -> i64 {
+        let age = Object::metrics(connection).age();
+        let calm = self.outage_lock().map_or(age, |last| last.elapsed());
+        crate::config::ms(age.min(calm))
+    }
+
+    fn outage_lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Runs the body with a connection, again while Postgres is away and there is time.
 macro_rules! with_connection {
-    ($store:expr, $operation:literal, |mut $connection:ident| $body:block) => {
-        $crate::pool::with_connection!(@ $store, $operation, [mut $connection] $body)
-    };
-    ($store:expr, $operation:literal, |$connection:ident| $body:block) => {
-        $crate::pool::with_connection!(@ $store, $operation, [$connection] $body)
-    };
-    (@ $store:expr, $operation:literal, [$($connection:tt)+] $body:block) => {{
+    ($store:expr, $operation:literal, |$connection:ident| $body:block) => {{
         let mut tries = $crate::pool::Tries::new($store, $operation);
         loop {
-            let outcome: Result<_, $crate::error::Fault> = async {
-                let $($connection)+ = tries.connection().await?;
-                $body
-            }
-            .await;
+            let outcome: Result<_, $crate::error::Fault> = match tries.connection().await {
+                Ok(mut object) => {
+                    let outcome = tries
+                        .limited(async {
+                            let $connection = &mut object;
+                            $body
+                        })
+                        .await;
+                    tries.put_back(object, outcome.as_ref().err());
+                    outcome
+                }
+                Err(fault) => Err(fault),
+            };
             match outcome {
                 Ok(value) => break Ok(tries.done(value)),
                 Err(fault) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::TaskId;
 
 use crate::config::ms;
-use crate::pool::{age_ms, sql, with_connection};
+use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
 /// A due job without a trustworthy hint.
@@ -47,7 +47,7 @@ impl Store {
                     &[
                         &filter.epochs,
                         &age,
-                        &age_ms(&connection),
+                        &self.connected_ms(connection),
                         &grace_ms,
                         &filter.tools,
                         &filter.limit,

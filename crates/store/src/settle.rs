@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, Write};
-use crate::config::ms;
+use deadpool_postgres::Object;
+
+use crate::claim::{Claim, Write, repeated};
+use crate::config::{ms, text};
+use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
@@ -21,8 +24,8 @@ impl Store {
         let worked_ms = ms(worked);
         with_connection!(self, "complete", |connection| {
             let statement = connection.prepare_cached(sql!("complete")).await?;
-            let row = connection
-                .query_one(
+            let rows = connection
+                .execute(
                     &statement,
                     &[
                         &claim.id.as_uuid(),
@@ -33,7 +36,7 @@ impl Store {
                     ],
                 )
                 .await?;
-            Ok(write(row.get("done"), row.get("repeated")))
+            settled(connection, claim, rows, "completed").await
         })
     }
 
@@ -48,11 +51,11 @@ impl Store {
         message: &str,
         worked: Duration,
     ) -> Result<Write, Error> {
-        let worked_ms = ms(worked);
+        let (message, worked_ms) = (text(message), ms(worked));
         with_connection!(self, "fail", |connection| {
             let statement = connection.prepare_cached(sql!("fail")).await?;
-            let row = connection
-                .query_one(
+            let rows = connection
+                .execute(
                     &statement,
                     &[
                         &claim.id.as_uuid(),
@@ -64,7 +67,7 @@ impl Store {
                     ],
                 )
                 .await?;
-            Ok(write(row.get("done"), row.get("repeated")))
+            settled(connection, claim, rows, "failed").await
         })
     }
 
@@ -72,7 +75,7 @@ impl Store {
     /// stop is requested: fail or settle the task instead.
     ///
     /// # Errors
-    /// When Postgres could not be asked.
+    /// When Postgres could not be asked; repeating is safe.
     pub async fn retry(
         &self,
         claim: &Claim,
@@ -80,7 +83,7 @@ impl Store {
         backoff: Duration,
         worked: Duration,
     ) -> Result<Write, Error> {
-        let (backoff_ms, worked_ms) = (ms(backoff), ms(worked));
+        let (error, backoff_ms, worked_ms) = (text(error), ms(backoff), ms(worked));
         with_connection!(self, "retry", |connection| {
             let statement = connection.prepare_cached(sql!("retry")).await?;
             let rows = connection
@@ -96,15 +99,27 @@ impl Store {
                     ],
                 )
                 .await?;
-            Ok(Write::from_rows(rows))
+            if rows > 0 {
+                return Ok(Write::Done);
+            }
+            let before = repeated(connection, claim).await?;
+            let queued = before.is_some_and(|row| row.phase.as_deref() == Some("queued"));
+            Ok(Write::from_rows(queued.into()))
         })
     }
 }
 
-pub(crate) fn write(done: bool, repeated: bool) -> Write {
-    if done || repeated {
-        Write::Done
-    } else {
-        Write::Lost
+async fn settled(
+    connection: &Object,
+    claim: &Claim,
+    rows: u64,
+    status: &str,
+) -> Result<Write, Fault> {
+    if rows > 0 {
+        return Ok(Write::Done);
     }
+    let before = repeated(connection, claim).await?;
+    Ok(Write::from_rows(
+        before.is_some_and(|row| row.status == status).into(),
+    ))
 }

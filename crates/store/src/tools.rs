@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use deadpool_postgres::Transaction;
 use sha2::{Digest, Sha256};
 
 use crate::config::ms;
+use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::tool_spec::ToolSpec;
 use crate::{Error, Store};
@@ -35,6 +37,19 @@ pub struct Observed {
     pub change_ms: Option<f64>,
 }
 
+/// Makes one version of each tool current; under the lock of `lock_tools.sql`.
+async fn elect(transaction: &Transaction<'_>, names: &[&str], alive_ms: i64) -> Result<(), Fault> {
+    let elect = transaction.prepare_cached(sql!("elect_tools")).await?;
+    let elected = transaction.query(&elect, &[&names, &alive_ms]).await?;
+    let (names, versions): (Vec<String>, Vec<i32>) = elected
+        .iter()
+        .map(|row| (row.get::<_, String>("name"), row.get::<_, i32>("version")))
+        .unzip();
+    let set = transaction.prepare_cached(sql!("set_current")).await?;
+    transaction.execute(&set, &[&names, &versions]).await?;
+    Ok(())
+}
+
 fn average(ms: Option<f64>) -> Option<Duration> {
     ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
 }
@@ -54,7 +69,7 @@ impl Store {
         }
         let names: Vec<&str> = rows.iter().map(|(name, ..)| *name).collect();
         let alive_ms = ms(alive);
-        with_connection!(self, "register_tools", |mut connection| {
+        with_connection!(self, "register_tools", |connection| {
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_tools")).await?;
             transaction.execute(&lock, &[]).await?;
@@ -64,14 +79,7 @@ impl Store {
                     .execute(&register, &[name, version, spec, digest])
                     .await?;
             }
-            let elect = transaction.prepare_cached(sql!("elect_tools")).await?;
-            let elected = transaction.query(&elect, &[&names, &alive_ms]).await?;
-            let (names, versions): (Vec<String>, Vec<i32>) = elected
-                .iter()
-                .map(|row| (row.get::<_, String>("name"), row.get::<_, i32>("version")))
-                .unzip();
-            let set = transaction.prepare_cached(sql!("set_current")).await?;
-            transaction.execute(&set, &[&names, &versions]).await?;
+            elect(&transaction, &names, alive_ms).await?;
             transaction.commit().await?;
             Ok(())
         })
@@ -101,8 +109,14 @@ impl Store {
     /// When Postgres could not be asked; repeating is safe.
     pub async fn delist_tool(&self, name: &str, version: i32) -> Result<(), Error> {
         with_connection!(self, "delist_tool", |connection| {
-            let statement = connection.prepare_cached(sql!("delist_tool")).await?;
-            connection.execute(&statement, &[&name, &version]).await?;
+            let transaction = connection.transaction().await?;
+            let lock = transaction.prepare_cached(sql!("lock_tools")).await?;
+            transaction.execute(&lock, &[]).await?;
+            let delist = transaction.prepare_cached(sql!("delist_tool")).await?;
+            transaction.execute(&delist, &[&name, &version]).await?;
+            // Another version of the tool, if one is listed, takes its place.
+            elect(&transaction, &[name], 0).await?;
+            transaction.commit().await?;
             Ok(())
         })
     }

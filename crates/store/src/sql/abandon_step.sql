@@ -1,7 +1,7 @@
 -- I4. The act itself reported that it did not happen: as if it had never begun, so that a
 -- later try may act.
 WITH t AS (
-    UPDATE tasks SET open_step = NULL
+    UPDATE tasks SET open_step = nullif(open_step, $4)
     WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running'
     RETURNING id
 )

@@ -13,9 +13,11 @@ UPDATE tasks t SET
     started_at = coalesce(t.started_at, now()),
     tool_version = CASE WHEN t.journaled THEN t.tool_version ELSE $3 END
 WHERE t.id = $1 AND t.tool = $2 AND (NOT t.journaled OR t.tool_version = ANY($4::int[]))
-  AND ((t.phase = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL)
+  AND ((t.phase = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL
+        AND (t.expires_at IS NULL OR t.expires_at > now()))
     OR (t.phase = 'running' AND t.claim_token = $5)
     OR (t.phase = 'running' AND t.lease_until < now() AND t.stop_requested_at IS NULL
+        AND (t.expires_at IS NULL OR t.expires_at > now())
         AND t.tries + 1 < t.tries_max
         AND $8::bigint >= $7::bigint AND pg_postmaster_start_time() < now() - $7::bigint * interval '1 millisecond'))
 RETURNING t.id, t.issuer, t.subject, t.tenant, t.tool, t.tool_version, t.attempt, t.tries, t.tries_max,

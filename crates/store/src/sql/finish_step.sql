@@ -1,7 +1,7 @@
 -- I3, I4. The step acted: keep its output, so that no replay acts again. Allowed after a
 -- stop was requested (it did happen). Repeatable by the same token.
 WITH t AS (
-    UPDATE tasks SET open_step = NULL
+    UPDATE tasks SET open_step = nullif(open_step, $4)
     WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running'
     RETURNING id
 )

@@ -1,6 +1,5 @@
 -- The questions of a task that nobody answered yet, in the order in which they were asked.
 -- Runs under the lock of lock_task.sql.
-SELECT key, request, default_response, deadline_at <= now() AS overdue,
-       greatest((extract(epoch FROM deadline_at - now()) * 1000)::bigint, 0) AS wait_ms
+SELECT key, request, default_response, deadline_at <= now() AS overdue
 FROM inputs WHERE task_id = $1 AND answered_at IS NULL
 ORDER BY seq, key

@@ -1,7 +1,7 @@
 -- I10. The job ends because the task waits for answers: lease, slot and owner go, and the
 -- TTL grows by the time the questions may wait, up to the tool's cap. Refused when a stop is
--- requested. Two keys of one task are never the same (primary key). Repeatable by the same
--- token: the attempt and the token stay on the row until the next claim.
+-- requested. Two keys of one task are never the same (primary key). No row: repeated.sql tells a
+-- repeat from a refusal.
 WITH t AS (
     UPDATE tasks SET
         status = 'input_required', phase = 'parked', lease_until = NULL, journaled = true,
@@ -22,5 +22,4 @@ WITH t AS (
     FROM t, unnest($6::text[], $7::int[], $8::bytea[], $9::bytea[], $10::bigint[])
         AS v(key, seq, request, default_response, wait_ms)
 )
-SELECT EXISTS (SELECT FROM t) AS parked,
-       EXISTS (SELECT FROM tasks WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'parked') AS repeated
+SELECT id FROM t

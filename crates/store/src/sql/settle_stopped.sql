@@ -4,7 +4,9 @@
 WITH v AS (
     SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[]) AS v(id, attempt, claim_token)
 ), stopped AS MATERIALIZED (
-    SELECT t.id, CASE
+    -- All that is decided from is read under the lock: a statement reads unlocked rows as of its
+    -- start, which may be before the step was opened that the lock waited for.
+    SELECT t.id, t.open_step, t.work_ms_max, t.stop_detail, t.tool_version, t.tries, t.last_error, CASE
         WHEN t.open_step IS NOT NULL THEN 'step_in_doubt'
         WHEN t.stop_reason = 'expired' THEN 'task_expired'
         WHEN t.stop_reason IS NOT NULL THEN t.stop_reason
@@ -17,22 +19,22 @@ WITH v AS (
             AND $4::bigint >= $5::bigint AND pg_postmaster_start_time() < now() - $5::bigint * interval '1 millisecond')
     ORDER BY t.id FOR NO KEY UPDATE OF t
 ), said AS (
-    SELECT s.id, s.reason, CASE s.reason
-        WHEN 'step_in_doubt' THEN format('step "%s" started and its end is unknown: it may have taken effect', t.open_step)
+    SELECT id, reason, open_step, CASE reason
+        WHEN 'step_in_doubt' THEN format('step "%s" started and its end is unknown: it may have taken effect', open_step)
         WHEN 'task_expired' THEN 'the task expired before its work was done: ttlMs ran out'
-        WHEN 'work_limit' THEN format('the work was stopped after its limit of %s ms', t.work_ms_max)
-        WHEN 'input_deadline' THEN coalesce(t.stop_detail, 'a question went unanswered')
-        WHEN 'version_gone' THEN format('no worker serves version %s of this tool any more', t.tool_version)
-        WHEN 'attempts_exhausted' THEN format('gave up after %s tries: %s', t.tries + 1, coalesce(t.last_error, 'the worker was lost'))
+        WHEN 'work_limit' THEN format('the work was stopped after its limit of %s ms', work_ms_max)
+        WHEN 'input_deadline' THEN coalesce(stop_detail, 'a question went unanswered')
+        WHEN 'version_gone' THEN format('no worker serves version %s of this tool any more', tool_version)
+        WHEN 'attempts_exhausted' THEN format('gave up after %s tries: %s', tries + 1, coalesce(last_error, 'the worker was lost'))
         ELSE 'cancelled' END AS message
-    FROM stopped s JOIN tasks t ON t.id = s.id
+    FROM stopped
 )
 UPDATE tasks t SET
     status = CASE WHEN said.reason IN ('cancelled', 'abandoned') THEN 'cancelled' ELSE 'failed' END,
     status_message = said.message,
     error = CASE WHEN said.reason NOT IN ('cancelled', 'abandoned') THEN convert_to(jsonb_build_object(
         'code', -32603, 'message', said.message,
-        'data', jsonb_strip_nulls(jsonb_build_object('reason', said.reason, 'step', t.open_step)))::text, 'UTF8') END,
+        'data', jsonb_strip_nulls(jsonb_build_object('reason', said.reason, 'step', said.open_step)))::text, 'UTF8') END,
     tries = t.tries + CASE WHEN said.reason = 'attempts_exhausted' THEN 1 ELSE 0 END,
     phase = NULL, lease_until = NULL, input_requests = NULL, input_deadline_at = NULL, finished_at = now(),
     expires_at = CASE WHEN said.reason = 'task_expired' OR t.expires_at <= now()

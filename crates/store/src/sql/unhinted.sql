@@ -4,7 +4,7 @@
 -- a plain read and claimed like any other job: a hint too many does no harm.
 SELECT t.id, t.tool, CASE WHEN t.journaled THEN t.tool_version ELSE coalesce(c.version, t.tool_version) END AS version
 FROM tasks t LEFT JOIN tools c ON c.name = t.tool AND c.current
-WHERE t.phase IN ('queued', 'running') AND t.stop_requested_at IS NULL
+WHERE t.phase IN ('queued', 'running') AND t.stop_requested_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
   AND ($5::text[] IS NULL OR t.tool = ANY($5::text[]))
   AND (t.hinted_at IS NULL OR t.hint_epoch IS NULL OR t.hint_epoch <> ALL($1::text[])
        OR t.hinted_at < now() - $2::bigint * power(2, least(t.hint_count, 10)) * interval '1 millisecond'
