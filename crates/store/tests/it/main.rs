@@ -1,0 +1,25 @@
+//! The store on a real Postgres: every function, and whatever could break a promise.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail the test, as the tests do"
+)]
+
+// As every other crate calls it.
+extern crate mcp_tasks_store as store;
+
+mod cancel;
+mod claim;
+mod create;
+mod expire;
+mod input;
+mod journal;
+mod migrate;
+mod pool;
+mod races;
+mod read;
+mod recover;
+mod statements;
+mod support;
+mod terminal;
+mod tools;

@@ -1,0 +1,230 @@
+//! I8, I13: a read is one look-up by owner, and moves nothing.
+
+use protocol::TaskStatus;
+use store::{Created, Lookup, ToolPolicy, Write};
+use tokio::task::JoinSet;
+
+use crate::support::{HOUR, NO_WORK, World, YES, answers, question, task_id};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_principals_task_is_as_unknown_as_one_that_never_was() {
+    let world = World::new().await;
+    let id = world.queued().await;
+    assert_eq!(
+        world.store.get(&world.mallory, id).await.unwrap(),
+        Lookup::Unknown
+    );
+    assert_eq!(
+        world.store.get(&world.mallory, task_id()).await.unwrap(),
+        Lookup::Unknown
+    );
+    // Same subject of another issuer; tenant neither widens nor narrows.
+    let twin = store::Principal::verified("https://other".into(), "alice".into(), None);
+    assert_eq!(world.store.get(&twin, id).await.unwrap(), Lookup::Unknown);
+    let tenant =
+        store::Principal::verified("https://issuer".into(), "alice".into(), Some("t".into()));
+    assert!(matches!(
+        world.store.get(&tenant, id).await.unwrap(),
+        Lookup::Found(_)
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_that_meet_get_each_their_own_answer() {
+    let world = World::new().await;
+    let (mine, yours) = (world.queued().await, task_id());
+    let mut reads = JoinSet::new();
+    for n in 0..300 {
+        let (store, alice) = (world.store.clone(), world.alice.clone());
+        reads.spawn(async move {
+            let id = if n % 3 == 0 { yours } else { mine };
+            (n, store.get(&alice, id).await.unwrap())
+        });
+        if n % 50 == 0 {
+            // A reader that goes away half way fails nobody.
+            let (store, alice) = (world.store.clone(), world.alice.clone());
+            let gone = reads.spawn(async move {
+                let _ = store.get(&alice, mine).await;
+                std::future::pending().await
+            });
+            tokio::task::yield_now().await;
+            gone.abort();
+        }
+    }
+    let mut seen = 0;
+    while let Some(read) = reads.join_next().await {
+        let Ok((n, found)) = read else { continue };
+        seen += 1;
+        match found {
+            Lookup::Found(task) => assert!(n % 3 != 0 && task.id == mine),
+            Lookup::Unknown => assert_eq!(n % 3, 0),
+            other @ Lookup::Expired { .. } => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(seen, 300);
+    let many = [
+        (world.alice.clone(), mine),
+        (world.mallory.clone(), mine),
+        (world.alice.clone(), mine),
+    ];
+    let found = world.store.get_many(&many).await.unwrap();
+    assert!(matches!(
+        &found[..],
+        [Lookup::Found(_), Lookup::Unknown, Lookup::Found(_)]
+    ));
+    assert_eq!(world.store.get_many(&[]).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fetching_is_marked_once_and_only_of_what_is_over() {
+    let world = World::new().await;
+    let claim = world.running().await;
+    let id = claim.id();
+    world.store.mark_fetched(&[id]).await.unwrap();
+    assert!(!world.get(id).await.fetched);
+    let _ = world.store.complete(&claim, b"{}", NO_WORK).await.unwrap();
+    let before = world.get(id).await;
+    world.store.mark_fetched(&[id]).await.unwrap();
+    let first = world.column(id, "first_fetched_at").await;
+    world.store.mark_fetched(&[id, task_id()]).await.unwrap();
+    assert_eq!(world.column(id, "first_fetched_at").await, first);
+    let after = world.get(id).await;
+    assert!(after.fetched);
+    assert_eq!(
+        (after.last_updated_at, after.result),
+        (before.last_updated_at, before.result)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_delivered_inline_is_forgotten_if_nobody_can_name_it() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let mut ids = Vec::new();
+    for (key, handed_out, over) in [
+        (None, false, true),
+        (Some("k"), false, true),
+        (None, true, true),
+        (None, false, false),
+    ] {
+        let created = world
+            .create(&policy, |new| {
+                new.idempotency_key = key;
+                new.handed_out = handed_out;
+            })
+            .await;
+        let Created::New(task) = created else {
+            panic!()
+        };
+        let claim = world.claim(task.id).await.unwrap();
+        let permit = world.begin(&claim, "s").await;
+        let _ = world.store.finish_step(&claim, permit, b"1").await.unwrap();
+        if over {
+            assert_eq!(
+                world.store.complete(&claim, b"{}", NO_WORK).await.unwrap(),
+                Write::Done
+            );
+        }
+        ids.push(task.id);
+    }
+    world.store.delivered_inline(&ids).await.unwrap();
+    assert_eq!(
+        world.store.get(&world.alice, ids[0]).await.unwrap(),
+        Lookup::Unknown
+    );
+    for id in &ids[1..] {
+        assert!(matches!(
+            world.store.get(&world.alice, *id).await.unwrap(),
+            Lookup::Found(_)
+        ));
+    }
+    assert_eq!(
+        world.value("SELECT count(*) FROM steps").await.as_deref(),
+        Some("3")
+    );
+    assert_eq!(
+        world
+            .value("SELECT count(*) FROM tombstones")
+            .await
+            .as_deref(),
+        Some("0")
+    );
+}
+
+/// `lastUpdatedAt` is what clients and held polls compare: later with every visible change, and
+/// with nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn last_updated_moves_with_what_a_client_can_see_and_with_nothing_else() {
+    let world = World::new().await;
+    let id = world.queued().await;
+    let store = &world.store;
+    let mut last = world.get(id).await.last_updated_at;
+    let mut check = async |what: &str, moves: bool| {
+        let now = world.get(id).await.last_updated_at;
+        assert_eq!(now > last, moves, "{what}");
+        assert!(now >= last, "{what}");
+        last = now;
+    };
+    let claim = world.claim(id).await.unwrap();
+    check("claim", false).await;
+    let _ = store.heartbeat([&claim]).await.unwrap();
+    check("heartbeat", false).await;
+    store.hold(&[id], HOUR).await.unwrap();
+    check("hold", false).await;
+    let _ = store.hand_out(id).await.unwrap();
+    check("hand_out", false).await;
+    store.mark_hinted(&[(id, None)]).await.unwrap();
+    check("mark_hinted", false).await;
+    for n in 0..20 {
+        assert_eq!(
+            store.progress(&claim, &format!("{n} \0")).await.unwrap(),
+            Write::Done
+        );
+        check("progress", true).await;
+        assert_eq!(
+            store.progress(&claim, &format!("{n} \0")).await.unwrap(),
+            Write::Done,
+            "still owned"
+        );
+        check("the same progress", false).await;
+    }
+    let permit = world.begin(&claim, "s").await;
+    let _ = store.finish_step(&claim, permit, b"1").await.unwrap();
+    check("step", false).await;
+    let _ = store.release(&claim, None, NO_WORK).await.unwrap();
+    check("release", false).await;
+    let claim = world.claim(id).await.unwrap();
+    let _ = store
+        .park(
+            &claim,
+            store::ParkedFor::Task,
+            &[question("a"), question("b")],
+            NO_WORK,
+        )
+        .await
+        .unwrap();
+    check("park", true).await;
+    let _ = store
+        .answer(&world.alice, id, &answers(&[("a", YES)]), None)
+        .await
+        .unwrap();
+    check("partial answer", true).await;
+    let _ = store
+        .answer(&world.alice, id, &answers(&[("a", YES)]), None)
+        .await
+        .unwrap();
+    check("ignored answer", false).await;
+    let _ = store
+        .answer(&world.alice, id, &answers(&[("b", YES)]), None)
+        .await
+        .unwrap();
+    check("last answer", true).await;
+    let claim = world.claim(id).await.unwrap();
+    let _ = store.cancel(&world.alice, id).await.unwrap();
+    check("cancel requested", false).await;
+    let _ = store.confirm_stopped(&claim).await.unwrap();
+    check("cancelled", true).await;
+    store.mark_fetched(&[id]).await.unwrap();
+    check("fetched", false).await;
+    assert_eq!(world.get(id).await.status, TaskStatus::Cancelled);
+}
