@@ -110,10 +110,21 @@ fn unquote(header: &str) -> Cow<'_, str> {
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
     match inner {
-        Some(inner) if inner.contains('\\') => {
-            Cow::Owned(inner.replace("\\\"", "\"").replace("\\\\", "\\"))
-        }
+        Some(inner) if inner.contains('\\') => Cow::Owned(unescape(inner)),
         Some(inner) => Cow::Borrowed(inner),
         None => Cow::Borrowed(header),
     }
+}
+
+/// A backslash stands before a quote or another backslash; RFC 9651 §3.3.3.
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => out.extend(characters.next()),
+            _ => out.push(character),
+        }
+    }
+    out
 }

@@ -235,26 +235,12 @@ fn not_an_object(text: &str, first: Option<u8>) -> ParseError {
 /// stored raw today is parsed by somebody's recursive parser tomorrow.
 fn exceeds_depth(text: &str, depth_max: usize) -> bool {
     let mut depth = 0usize;
-    let mut in_string = false;
-    let mut escaped = false;
+    let mut strings = raw::Strings::default();
     for byte in text.bytes() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
         match byte {
-            b'"' => in_string = true,
-            b'{' | b'[' => {
-                depth += 1;
-                if depth > depth_max {
-                    return true;
-                }
-            }
+            _ if strings.feed(byte) => {}
+            b'{' | b'[' if depth == depth_max => return true,
+            b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }

@@ -10,6 +10,7 @@
 //! reach it as `&str`, times as numbers.
 
 mod answer;
+mod capabilities;
 pub mod code;
 mod content;
 pub mod discover;
@@ -19,6 +20,7 @@ pub mod idempotency;
 pub mod input;
 pub mod jsonrpc;
 pub mod meta;
+mod mirror;
 pub mod progress;
 mod raw;
 pub mod status;

@@ -77,10 +77,12 @@ impl<'a> Object<'a> {
         )
     }
 
-    /// The member's value; `null` is a value.
+    /// The member's value; `null` is a value. Of two members of one name the
+    /// last counts, as for every parser that will read the same text later.
     pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.members
             .iter()
+            .rev()
             .find(|(member, _)| member == name)
             .map(|(_, value)| *value)
     }
@@ -147,6 +149,41 @@ pub(crate) fn position(outer: &str, inner: &RawValue) -> Range<usize> {
     start..start + inner.get().len()
 }
 
+/// Valid JSON without the white space between its tokens: stored text must fit
+/// on one line, for a server-sent event is split at line ends.
+pub(crate) fn compact(json: &str) -> String {
+    let mut out = Vec::with_capacity(json.len());
+    let mut strings = Strings::default();
+    for byte in json.bytes() {
+        let is_inside = strings.feed(byte);
+        if is_inside || !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).expect("only ASCII white space was left out of a text")
+}
+
+/// Tells which bytes of valid JSON belong to strings.
+#[derive(Default)]
+pub(crate) struct Strings {
+    is_open: bool,
+    is_escaped: bool,
+}
+
+impl Strings {
+    /// Whether `byte`, the next one, belongs to a string, quotes included.
+    pub(crate) fn feed(&mut self, byte: u8) -> bool {
+        let was_open = self.is_open;
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if was_open => self.is_escaped = true,
+            b'"' => self.is_open = !was_open,
+            _ => {}
+        }
+        was_open || self.is_open
+    }
+}
+
 /// At most 100 characters of a text that a caller chose, for a message.
 pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(100) {
@@ -182,6 +219,25 @@ mod tests {
         assert_eq!(
             Object::read(&text).unwrap().get("a").unwrap().get().len(),
             400_000
+        );
+    }
+
+    #[test]
+    fn compacts_between_tokens_only() {
+        let text = "{ \"a b\\\" \" :\n[ 1 ,\t\"\\\\\" , \"\\u0020 é\"\r\n] }";
+        let tight = compact(text);
+        assert_eq!(tight, "{\"a b\\\" \":[1,\"\\\\\",\"\\u0020 é\"]}");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&tight), value(text));
+    }
+
+    #[test]
+    fn the_last_of_two_counts_as_in_serde_json() {
+        let text = r#"{"a":1,"a":2}"#;
+        assert_eq!(Object::read(text).unwrap().get("a").unwrap().get(), "2");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(text).unwrap()["a"],
+            2
         );
     }
 

@@ -110,10 +110,11 @@ impl Tool {
         self
     }
 
-    /// The JSON text, as it is stored and listed.
+    /// The JSON text on one line, as it is stored and listed.
     #[must_use]
     pub fn to_json(&self) -> Bytes {
-        writer::json(self)
+        let json = writer::json(self);
+        Bytes::from(raw::compact(&String::from_utf8_lossy(&json)))
     }
 
     /// Whether clients will accept the definition, and which of its parameters
@@ -354,7 +355,7 @@ impl CallToolResult {
 
 /// A result that some other program printed, made fit to store and to send:
 /// `content` must be an array, and `resultType` is added where an older server
-/// left it out. All else is kept as it is.
+/// left it out. All else is kept, on one line.
 ///
 /// # Errors
 /// With what is wrong, if it is no result of a completed tool call.
@@ -375,8 +376,9 @@ pub fn complete_result(json: &[u8]) -> Result<Bytes, String> {
     {
         return Err("not a tool's result: `content` must be an array".to_owned());
     }
+    let text = raw::compact(text);
     match object.get("resultType").map(raw::string) {
-        Some(Some(kind)) if kind == "complete" => Ok(Bytes::copy_from_slice(text.as_bytes())),
+        Some(Some(kind)) if kind == "complete" => Ok(Bytes::from(text)),
         Some(_) => Err("not a completed result: `resultType` must be \"complete\"".to_owned()),
         None => Ok(Bytes::from(format!(
             "{{\"resultType\":\"complete\",{}",
