@@ -251,7 +251,7 @@ fn exceeds_depth(text: &str, depth_max: usize) -> bool {
 /// A JSON-RPC error (JSON-RPC 2.0 §5.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorObject {
-    /// One of [`code`](crate::code), or an upstream's own.
+    /// One of [`code`], or an upstream's own.
     pub code: i64,
     /// One sentence: what was wrong, where, what is allowed.
     pub message: String,
@@ -291,7 +291,7 @@ impl ErrorObject {
         )
     }
 
-    /// `-32603` with `data.reason`, one of [`code::reason`](crate::code::reason).
+    /// `-32603` with `data.reason`, one of [`code::reason`].
     pub fn internal(message: impl Into<String>, reason: &str) -> Self {
         Self::new(code::INTERNAL_ERROR, message).with_data(serde_json::json!({ "reason": reason }))
     }
