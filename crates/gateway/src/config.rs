@@ -1,0 +1,328 @@
+//! Settings of the gateway: its door, its limits, its patience.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{auth, request_state};
+
+/// Proxies cut idle streams; the specification's advice is a comment at least this often.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(15);
+
+/// `[gateway]`: the MCP endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Address of the MCP endpoint. Development authentication needs a loopback address.
+    #[schemars(with = "String")]
+    pub bind: SocketAddr,
+    /// Path of the MCP endpoint.
+    pub path: String,
+    /// Origins that browsers may call from, as `https://app.example.com`. On loopback our own
+    /// address is one too.
+    pub allowed_origins: Vec<String>,
+    /// Values of `Host` that are served, as `mcp.example.com` or `mcp.example.com:8443`. Empty:
+    /// any, but on loopback only our own address (against DNS rebinding).
+    pub allowed_hosts: Vec<String>,
+    /// Keys for `requestState`, 32 bytes each in hex or base64, the same for all replicas. The
+    /// first seals, all open: to rotate, put a new one in front and drop the old one later.
+    /// Needed by tools that ask before a task exists.
+    pub request_state_keys: Vec<String>,
+    /// How long a question that is asked before a task exists waits for the retried call.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub request_state_ttl: Duration,
+    /// How long a call is held open for its result before it becomes a task, where the tool
+    /// does not say.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub inline_budget: Duration,
+    /// How long a call of a tool that asks first waits for the question.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub ask_budget: Duration,
+    /// After how long a held call is answered as a stream, if the client takes one.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub stream_after: Duration,
+    /// How often an open stream shows that it is alive. At most 15 s.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub keep_alive: Duration,
+    /// How often a held call looks at its task when nothing wakes it.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub recheck: Duration,
+    /// How often a subscription reads its tasks when nothing wakes it.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub listen_recheck: Duration,
+    /// For how long a task without a handle survives the gateway that holds its call.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub hold: Duration,
+    /// `pollIntervalMs`, at least, where the tool does not say.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub poll_min: Duration,
+    /// `pollIntervalMs`, at most, where the tool does not say.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub poll_max: Duration,
+    /// `pollIntervalMs` of a task that waits for a person.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub poll_input: Duration,
+    /// How often the list of tools is read when nothing says that it changed.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub catalogue_refresh: Duration,
+    /// `ttlMs` of `server/discover` and `tools/list`: how long clients may cache them.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub list_ttl: Duration,
+    /// Tools on one page of `tools/list`.
+    pub list_page: usize,
+    /// What `server/discover` tells models; empty: how to wait for tasks.
+    pub instructions: String,
+    /// Size and time limits.
+    pub limits: Limits,
+    /// After SIGTERM: for how long new connections are still accepted while load balancers
+    /// learn of it.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub drain_delay: Duration,
+    /// After that: how long open requests may take to end before they are cut off.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub drain_deadline: Duration,
+}
+
+/// `[gateway.limits]`: what one request, one connection and one process may use.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Size of a request's body, in bytes; more is answered 413.
+    pub body_bytes_max: usize,
+    /// Size of a tool call's arguments, in bytes, where the tool does not say.
+    pub argument_bytes_max: usize,
+    /// Nesting of a request's JSON, in levels.
+    pub depth_max: usize,
+    /// Length of a JSON-RPC `id`, in bytes.
+    pub id_bytes_max: usize,
+    /// Size of a request's headers, in bytes; more is answered 431. At least 8192.
+    pub header_bytes_max: usize,
+    /// Open connections; more wait to be accepted.
+    pub connections_max: usize,
+    /// Requests that are being answered; more are answered 429.
+    pub requests_max: usize,
+    /// Tool calls held open for their result. Near it calls become tasks at once; beyond it
+    /// calls that can't become tasks are answered 429.
+    pub held_calls_max: usize,
+    /// Open `subscriptions/listen` streams; more are answered 429.
+    pub listens_max: usize,
+    /// Tasks of one `subscriptions/listen`.
+    pub listen_ids_max: usize,
+    /// How long the headers of a request may take, and how long a connection may be idle.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub header_read_timeout: Duration,
+    /// How long the body of a request may take; then 408.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub body_read_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::from(([127, 0, 0, 1], 3000)),
+            path: "/mcp".to_owned(),
+            allowed_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            request_state_keys: Vec::new(),
+            request_state_ttl: Duration::from_secs(600),
+            inline_budget: Duration::from_secs(3),
+            ask_budget: Duration::from_secs(10),
+            stream_after: Duration::from_millis(400),
+            keep_alive: Duration::from_secs(10),
+            recheck: Duration::from_secs(2),
+            listen_recheck: Duration::from_secs(30),
+            hold: Duration::from_secs(15),
+            poll_min: Duration::from_millis(500),
+            poll_max: Duration::from_secs(10),
+            poll_input: Duration::from_secs(5),
+            catalogue_refresh: Duration::from_secs(1),
+            list_ttl: Duration::from_secs(5),
+            list_page: 100,
+            instructions: String::new(),
+            limits: Limits::default(),
+            drain_delay: Duration::from_secs(5),
+            drain_deadline: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 4 * 1024 * 1024,
+            argument_bytes_max: 1024 * 1024,
+            depth_max: 64,
+            id_bytes_max: 1024,
+            header_bytes_max: 32 * 1024,
+            connections_max: 10_000,
+            requests_max: 4_096,
+            held_calls_max: 2_000,
+            listens_max: 2_000,
+            listen_ids_max: 100,
+            header_read_timeout: Duration::from_secs(30),
+            body_read_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Config {
+    /// Everything wrong with these settings, each naming its field; empty when they work.
+    #[must_use]
+    pub fn validate(&self, auth: &auth::Config) -> Vec<String> {
+        let mut problems = auth.validate(self.bind);
+        if !self.path.starts_with('/') {
+            problems.push(format!("gateway.path: {:?} must begin with /", self.path));
+        }
+        for origin in &self.allowed_origins {
+            let rest = origin.split_once("://").map(|(_, host)| host);
+            if rest.is_none_or(|host| host.is_empty() || host.contains('/')) {
+                problems.push(format!(
+                    "gateway.allowed_origins: {origin:?} is not scheme://host[:port]"
+                ));
+            }
+        }
+        for (place, key) in self.request_state_keys.iter().enumerate() {
+            if let Err(problem) = request_state::read_key(key) {
+                problems.push(format!("gateway.request_state_keys[{place}]: {problem}"));
+            }
+        }
+        self.check_times(&mut problems);
+        self.limits.validate(&mut problems);
+        problems
+    }
+
+    fn check_times(&self, problems: &mut Vec<String>) {
+        for (name, value) in [
+            ("request_state_ttl", self.request_state_ttl),
+            ("ask_budget", self.ask_budget),
+            ("keep_alive", self.keep_alive),
+            ("recheck", self.recheck),
+            ("listen_recheck", self.listen_recheck),
+            ("poll_min", self.poll_min),
+            ("catalogue_refresh", self.catalogue_refresh),
+            ("drain_deadline", self.drain_deadline),
+        ] {
+            if value.is_zero() {
+                problems.push(format!("gateway.{name}: must be above 0"));
+            }
+        }
+        if self.keep_alive > KEEP_ALIVE_MAX {
+            problems.push(format!(
+                "gateway.keep_alive: {:?} is longer than {KEEP_ALIVE_MAX:?}",
+                self.keep_alive
+            ));
+        }
+        if self.poll_min > self.poll_max {
+            problems.push(format!(
+                "gateway.poll_min: {:?} is longer than gateway.poll_max ({:?})",
+                self.poll_min, self.poll_max
+            ));
+        }
+        if self.hold < Duration::from_secs(3) {
+            problems.push(format!(
+                "gateway.hold: {:?} is shorter than 3s: a slow second would abandon calls",
+                self.hold
+            ));
+        }
+        if self.list_page == 0 {
+            problems.push("gateway.list_page: must be at least 1".to_owned());
+        }
+    }
+}
+
+impl Limits {
+    fn validate(&self, problems: &mut Vec<String>) {
+        for (name, value, min) in [
+            ("body_bytes_max", self.body_bytes_max, 1024),
+            ("argument_bytes_max", self.argument_bytes_max, 1),
+            ("depth_max", self.depth_max, 8),
+            ("id_bytes_max", self.id_bytes_max, 36),
+            ("header_bytes_max", self.header_bytes_max, 8192),
+            ("connections_max", self.connections_max, 1),
+            ("requests_max", self.requests_max, 1),
+            ("held_calls_max", self.held_calls_max, 1),
+            ("listens_max", self.listens_max, 1),
+            ("listen_ids_max", self.listen_ids_max, 1),
+        ] {
+            if value < min {
+                problems.push(format!(
+                    "gateway.limits.{name}: {value} must be at least {min}"
+                ));
+            }
+        }
+        if self.depth_max > 128 {
+            problems.push(format!(
+                "gateway.limits.depth_max: {} is above 128, which JSON readers behind us refuse",
+                self.depth_max
+            ));
+        }
+        for (name, value) in [
+            ("header_read_timeout", self.header_read_timeout),
+            ("body_read_timeout", self.body_read_timeout),
+        ] {
+            if value.is_zero() {
+                problems.push(format!("gateway.limits.{name}: must be above 0"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_valid() {
+        let auth = auth::Config::default();
+        assert_eq!(Config::default().validate(&auth), Vec::<String>::new());
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let mut config = Config {
+            path: "mcp".to_owned(),
+            keep_alive: Duration::from_secs(16),
+            poll_min: Duration::from_secs(11),
+            hold: Duration::ZERO,
+            request_state_keys: vec!["short".to_owned()],
+            allowed_origins: vec!["example.com".to_owned()],
+            ..Config::default()
+        };
+        config.limits.depth_max = 4096;
+        config.limits.listens_max = 0;
+        let problems = config.validate(&auth::Config::default());
+        for field in [
+            "path",
+            "keep_alive",
+            "poll_min",
+            "hold",
+            "request_state_keys[0]",
+            "allowed_origins",
+            "limits.depth_max",
+            "limits.listens_max",
+        ] {
+            let named = |problem: &String| problem.starts_with(&format!("gateway.{field}:"));
+            assert!(problems.iter().any(named), "{field}: {problems:?}");
+        }
+        assert_eq!(problems.len(), 8);
+    }
+}

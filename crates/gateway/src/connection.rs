@@ -1,0 +1,114 @@
+//! One connection: knows whether a request came over it, and when an answer's last bytes were
+//! given to the system.
+//!
+//! hyper flushes a connection after it took the last bytes of an answer. So an answer leaves its
+//! mark here when its last frame is taken, and the next successful flush means it was written.
+//! (Over HTTP/2 a frame may still wait for the peer's window: the mark is then early.)
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::deliveries::{Deliveries, Mark};
+
+/// What the requests of one connection share.
+pub(crate) struct Connection {
+    spoke: AtomicBool,
+    unflushed: Mutex<Vec<Mark>>,
+    deliveries: Deliveries,
+}
+
+impl Connection {
+    pub(crate) fn new(deliveries: Deliveries) -> Arc<Self> {
+        Arc::new(Self {
+            spoke: AtomicBool::new(false),
+            unflushed: Mutex::default(),
+            deliveries,
+        })
+    }
+
+    /// A request arrived.
+    pub(crate) fn spoke(&self) {
+        self.spoke.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request has arrived yet.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.spoke.load(Ordering::Relaxed)
+    }
+
+    /// The last bytes of an answer are on their way.
+    pub(crate) fn sending(&self, mark: Mark) {
+        self.unflushed().push(mark);
+    }
+
+    fn flushed(&self) {
+        let marks = std::mem::take(&mut *self.unflushed());
+        self.deliveries.record(marks);
+    }
+
+    fn unflushed(&self) -> std::sync::MutexGuard<'_, Vec<Mark>> {
+        self.unflushed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The socket of a connection.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    connection: Arc<Connection>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
+        Self { stream, connection }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.connection.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,316 @@
+//! The checks before a byte of JSON is read, cheapest and safest first: path, HTTP method, size,
+//! `Origin`, `Host`, authentication, content type; then the body, within its limits.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use http_body::Body as HttpBody;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+
+use crate::auth::{Authenticator, Proven};
+use crate::config::Config;
+use crate::error::Error;
+
+/// What is let in.
+pub(crate) struct Door {
+    pub(crate) auth: Authenticator,
+    path: String,
+    /// Lower case; `None` = any.
+    hosts: Option<Vec<String>>,
+    /// Lower case.
+    origins: Vec<String>,
+    body_bytes_max: usize,
+    body_read_timeout: Duration,
+}
+
+impl Door {
+    /// The door of a gateway that listens at `address`.
+    pub(crate) fn new(config: &Config, auth: &crate::auth::Config, address: SocketAddr) -> Self {
+        let own = if address.ip().is_loopback() {
+            own_hosts(address.port())
+        } else {
+            Vec::new()
+        };
+        let lower = |texts: &[String]| -> Vec<String> {
+            texts.iter().map(|text| text.to_ascii_lowercase()).collect()
+        };
+        let origins = own
+            .iter()
+            .map(|host| format!("http://{host}"))
+            .chain(lower(&config.allowed_origins))
+            .collect();
+        let hosts = [own, lower(&config.allowed_hosts)].concat();
+        Self {
+            auth: Authenticator::new(auth, address, &config.path),
+            path: config.path.clone(),
+            hosts: (!hosts.is_empty()).then_some(hosts),
+            origins,
+            body_bytes_max: config.limits.body_bytes_max,
+            body_read_timeout: config.limits.body_read_timeout,
+        }
+    }
+
+    /// Judges the head of a request.
+    ///
+    /// # Errors
+    /// With the first thing that is wrong.
+    pub(crate) fn enter(&self, head: &Parts) -> Result<Proven, Error> {
+        if head.uri.path() != self.path {
+            return Err(Error::NoSuchPath);
+        }
+        if head.method != Method::POST {
+            return Err(Error::MethodNotAllowed);
+        }
+        let length = head
+            .headers
+            .get(CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok());
+        if length
+            .and_then(|text| text.parse().ok())
+            .is_some_and(|n: usize| n > self.body_bytes_max)
+        {
+            return Err(self.too_large());
+        }
+        self.check_origin(&head.headers)?;
+        self.check_host(head)?;
+        let proven = self.auth.authenticate(&head.headers)?;
+        if !is_json(&head.headers) {
+            return Err(Error::ContentType);
+        }
+        Ok(proven)
+    }
+
+    /// Reads the body of a request that was let in.
+    ///
+    /// # Errors
+    /// If it is too large, too slow, or breaks off.
+    pub(crate) async fn read<B>(&self, body: B) -> Result<Bytes, Error>
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let whole = Limited::new(body, self.body_bytes_max).collect();
+        match tokio::time::timeout(self.body_read_timeout, whole).await {
+            Err(_) => Err(Error::BodyTimeout),
+            Ok(Ok(whole)) => Ok(whole.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(self.too_large()),
+            Ok(Err(_)) => Err(Error::BodyBroken),
+        }
+    }
+
+    fn too_large(&self) -> Error {
+        Error::BodyTooLarge {
+            bytes_max: self.body_bytes_max,
+        }
+    }
+
+    /// Against pages that make a browser call us (MCP 2026-07-28 §Streamable HTTP, Security).
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Error> {
+        for origin in headers.get_all(ORIGIN) {
+            let origin = origin
+                .to_str()
+                .map_err(|_| Error::Origin)?
+                .to_ascii_lowercase();
+            if !self.origins.contains(&origin) {
+                return Err(Error::Origin);
+            }
+        }
+        Ok(())
+    }
+
+    /// Against names that are made to point at us (DNS rebinding).
+    fn check_host(&self, head: &Parts) -> Result<(), Error> {
+        let Some(hosts) = &self.hosts else {
+            return Ok(());
+        };
+        let mut named = head.headers.get_all(HOST).iter();
+        let host = match (named.next(), named.next()) {
+            (Some(host), None) => host.to_str().ok().map(str::to_ascii_lowercase),
+            // HTTP/2 names it in the URI.
+            (None, _) => head
+                .uri
+                .authority()
+                .map(|host| host.as_str().to_ascii_lowercase()),
+            (Some(_), Some(_)) => None,
+        };
+        match host {
+            Some(host) if hosts.contains(&host) => Ok(()),
+            _ => Err(Error::Host),
+        }
+    }
+}
+
+/// What this process is called on its own machine.
+fn own_hosts(port: u16) -> Vec<String> {
+    let mut hosts: Vec<String> = ["127.0.0.1", "localhost", "[::1]"]
+        .iter()
+        .map(|host| format!("{host}:{port}"))
+        .collect();
+    if port == 80 {
+        hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned));
+    }
+    hosts
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// Which kinds of answer a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepts {
+    /// It names `text/event-stream`.
+    pub(crate) streams: bool,
+    /// It would take one, if there is nothing else: also by a wildcard.
+    pub(crate) anything: bool,
+}
+
+/// Reads `Accept`.
+pub(crate) fn accepts(headers: &HeaderMap) -> Accepts {
+    let mut accepts = Accepts {
+        streams: false,
+        anything: false,
+    };
+    for value in headers.get_all(ACCEPT) {
+        for item in value.to_str().unwrap_or_default().split(',') {
+            let essence = item.split(';').next().unwrap_or_default().trim();
+            accepts.streams |= essence.eq_ignore_ascii_case("text/event-stream");
+            accepts.anything |= essence == "*/*" || essence.eq_ignore_ascii_case("text/*");
+        }
+    }
+    accepts.anything |= accepts.streams;
+    accepts
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn enter(address: &str, change: impl FnOnce(&mut HeaderMap)) -> Result<Proven, Error> {
+        let config = Config {
+            allowed_origins: vec!["https://App.example.com".to_owned()],
+            ..Config::default()
+        };
+        let door = Door::new(
+            &config,
+            &crate::auth::Config::default(),
+            address.parse().unwrap(),
+        );
+        let mut request = Request::post("/mcp").body(()).unwrap();
+        let headers = request.headers_mut();
+        headers.insert(HOST, "127.0.0.1:3000".parse().unwrap());
+        headers.insert(
+            CONTENT_TYPE,
+            "application/json; charset=utf-8".parse().unwrap(),
+        );
+        change(headers);
+        door.enter(&request.into_parts().0)
+    }
+
+    #[test]
+    fn only_our_own_names_on_loopback() {
+        let host = |host: &'static str| {
+            enter("127.0.0.1:3000", |h| {
+                drop(h.insert(HOST, host.parse().unwrap()))
+            })
+            .is_ok()
+        };
+        for good in [
+            "127.0.0.1:3000",
+            "localhost:3000",
+            "LOCALHOST:3000",
+            "[::1]:3000",
+        ] {
+            assert!(host(good), "{good}");
+        }
+        for bad in [
+            "evil.example.com",
+            "127.0.0.1:3001",
+            "127.0.0.1",
+            "localhost:3000.evil",
+        ] {
+            assert!(!host(bad), "{bad}");
+        }
+        let any = enter("10.0.0.1:3000", |h| {
+            drop(h.insert(HOST, "x.example".parse().unwrap()))
+        });
+        assert!(any.is_ok(), "behind a proxy the name is the proxy's affair");
+    }
+
+    #[test]
+    fn origins_are_ours_or_listed() {
+        let origin = |origin: &'static str| {
+            enter("127.0.0.1:3000", |h| {
+                drop(h.insert(ORIGIN, origin.parse().unwrap()))
+            })
+        };
+        for good in [
+            "http://127.0.0.1:3000",
+            "http://localhost:3000",
+            "https://app.example.com",
+        ] {
+            assert!(origin(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://evil.example.com",
+            "null",
+            "https://127.0.0.1:3000",
+            "",
+        ] {
+            assert!(matches!(origin(bad), Err(Error::Origin)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_type_is_json() {
+        let kind = |kind: &'static str| {
+            enter("127.0.0.1:3000", |h| {
+                drop(h.insert(CONTENT_TYPE, kind.parse().unwrap()))
+            })
+        };
+        assert!(kind("Application/JSON").is_ok());
+        for bad in [
+            "text/plain",
+            "application/jsonp",
+            "",
+            "application/json-rpc",
+        ] {
+            assert!(matches!(kind(bad), Err(Error::ContentType)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn declared_sizes_are_judged_before_all_else() {
+        let result = enter("127.0.0.1:3000", |h| {
+            h.insert(CONTENT_LENGTH, "99999999".parse().unwrap());
+            h.insert(ORIGIN, "http://evil.example.com".parse().unwrap());
+        });
+        assert!(matches!(result, Err(Error::BodyTooLarge { .. })));
+    }
+
+    #[test]
+    fn accept_is_read() {
+        let read = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, value.parse().unwrap());
+            let accepts = accepts(&headers);
+            (accepts.streams, accepts.anything)
+        };
+        assert_eq!(read("application/json, text/event-stream"), (true, true));
+        assert_eq!(read("Text/Event-Stream;q=0.5"), (true, true));
+        assert_eq!(read("*/*"), (false, true));
+        assert_eq!(read("application/json"), (false, false));
+    }
+}

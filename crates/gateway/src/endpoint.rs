@@ -1,0 +1,300 @@
+//! One request from its head to its answer: door → JSON → headers against the body → `_meta` →
+//! **the match, one line a method**.
+//!
+//! The order of the checks is the order in `docs/errors.md`; what is wrong first is told first.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, Version};
+use hyper::body::Incoming;
+use protocol::RequestId;
+use protocol::headers::{self, HeaderMismatch, NameHeader};
+use protocol::jsonrpc::{self, Message};
+use protocol::meta::{self, RequestMeta};
+use serde_json::value::RawValue;
+use tracing::Instrument as _;
+
+use crate::Shared;
+use crate::auth::Proven;
+use crate::caller::Caller;
+use crate::connection::Connection;
+use crate::door;
+use crate::error::Error;
+use crate::methods::{
+    server_discover, subscriptions_listen, tasks_cancel, tasks_get, tasks_update, tools_call,
+    tools_list,
+};
+use crate::metrics::Meter;
+use crate::reply::{Answer, Body, Finished, Reply};
+
+/// The methods that are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Discover,
+    ToolsList,
+    ToolsCall,
+    TasksGet,
+    TasksUpdate,
+    TasksCancel,
+    Listen,
+}
+
+impl Method {
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "server/discover" => Self::Discover,
+            "tools/list" => Self::ToolsList,
+            "tools/call" => Self::ToolsCall,
+            "tasks/get" => Self::TasksGet,
+            "tasks/update" => Self::TasksUpdate,
+            "tasks/cancel" => Self::TasksCancel,
+            "subscriptions/listen" => Self::Listen,
+            _ => return None,
+        })
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Discover => "server/discover",
+            Self::ToolsList => "tools/list",
+            Self::ToolsCall => "tools/call",
+            Self::TasksGet => "tasks/get",
+            Self::TasksUpdate => "tasks/update",
+            Self::TasksCancel => "tasks/cancel",
+            Self::Listen => "subscriptions/listen",
+        }
+    }
+
+    fn is_about_tasks(self) -> bool {
+        match self {
+            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => true,
+            Self::Discover | Self::ToolsList | Self::ToolsCall | Self::Listen => false,
+        }
+    }
+}
+
+/// A request that may be carried out.
+pub(crate) struct Call {
+    pub(crate) id: RequestId,
+    pub(crate) caller: Caller,
+    pub(crate) params: Option<Box<RawValue>>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) meter: Meter,
+}
+
+impl Call {
+    /// The params, not yet read.
+    pub(crate) fn params(&self) -> Option<&RawValue> {
+        self.params.as_deref()
+    }
+
+    /// Ends the request.
+    pub(crate) fn finish(mut self, shared: &Shared, result: Result<Reply, Error>) -> Finished {
+        finish(shared, Some(&self.id), result, &mut self.meter)
+    }
+
+    /// Ends the request with a whole answer.
+    pub(crate) fn answer(self, shared: &Shared, result: Result<Reply, Error>) -> Answer {
+        Answer::Whole(self.finish(shared, result))
+    }
+}
+
+fn finish(
+    shared: &Shared,
+    id: Option<&RequestId>,
+    result: Result<Reply, Error>,
+    meter: &mut Meter,
+) -> Finished {
+    let challenge = result
+        .as_ref()
+        .err()
+        .and_then(|error| shared.door.auth.challenge_for(error));
+    Finished::new(id, result, meter).challenged(challenge)
+}
+
+/// Answers one HTTP request.
+pub(crate) async fn handle(
+    shared: Arc<Shared>,
+    connection: Arc<Connection>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    connection.spoke();
+    let version = request.version();
+    let (head, body) = request.into_parts();
+    let mut response = answer(&shared, head, body).await.into_response(connection);
+    if shared.leaving.is_cancelled() && version <= Version::HTTP_11 {
+        // The client's next request belongs on another replica.
+        let close = http::HeaderValue::from_static("close");
+        response
+            .headers_mut()
+            .insert(http::header::CONNECTION, close);
+    }
+    response
+}
+
+async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
+    let mut meter = Meter::start(&shared.metrics);
+    let entered = async {
+        let proven = shared.door.enter(&head)?;
+        let body = shared.door.read(body).await?;
+        Ok::<_, Error>((proven, jsonrpc::parse(&body, shared.json_limits())?))
+    };
+    match entered.await {
+        Ok((proven, Message::Request(request))) => {
+            request_answer(shared, proven, (head.headers, request), meter).await
+        }
+        Ok((_, Message::Notification(notification))) => {
+            meter.method("notification");
+            match check_notification(&head.headers, &notification.method) {
+                Ok(()) => {
+                    meter.outcome("ok");
+                    Answer::Accepted
+                }
+                Err(error) => Answer::Whole(finish(shared, None, Err(error), &mut meter)),
+            }
+        }
+        Err(error) => {
+            let id = match &error {
+                Error::Parse(error) => error.id.clone(),
+                _ => None,
+            };
+            Answer::Whole(finish(shared, id.as_ref(), Err(error), &mut meter))
+        }
+    }
+}
+
+/// A notification has nothing to be mirrored but its method and the version. None changes
+/// anything here: over HTTP a client cancels a request by closing it.
+fn check_notification(headers: &HeaderMap, method: &str) -> Result<(), Error> {
+    headers::check_method(one(headers, headers::METHOD)?, method)?;
+    let version = one(headers, headers::PROTOCOL_VERSION)?.map(headers::trim_ows);
+    match version {
+        Some(version) if !is_served(version) => Err(Error::Version(version.to_owned())),
+        version => Ok(headers::check_version(
+            version,
+            version.unwrap_or(meta::VERSION),
+        )?),
+    }
+}
+
+async fn request_answer(
+    shared: &Arc<Shared>,
+    proven: Proven,
+    (headers, request): (HeaderMap, jsonrpc::Request),
+    mut meter: Meter,
+) -> Answer {
+    let judged = judge(shared, &headers, &request, &mut meter);
+    let (method, request_meta) = match judged {
+        Ok(judged) => judged,
+        Err(error) => {
+            return Answer::Whole(finish(shared, Some(&request.id), Err(error), &mut meter));
+        }
+    };
+    let streams = door::accepts(&headers).streams;
+    let call = Call {
+        id: request.id,
+        caller: Caller::new(proven, request_meta, streams),
+        params: request.params,
+        headers,
+        meter,
+    };
+    let span = tracing::info_span!(
+        "request",
+        otel.kind = "server",
+        rpc.method = method.as_str(),
+        task.id = tracing::field::Empty,
+    );
+    telemetry::traces::set_parent_from(&span, &call.caller.trace);
+    Box::pin(carry_out(shared, method, call).instrument(span)).await
+}
+
+async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
+    let result = match method {
+        Method::Discover => server_discover::discover(shared),
+        Method::ToolsList => tools_list::list(shared, &call).await,
+        Method::ToolsCall => return tools_call::call(shared, call).await,
+        Method::TasksGet => tasks_get::get(shared, &call).await,
+        Method::TasksUpdate => tasks_update::update(shared, &call).await,
+        Method::TasksCancel => tasks_cancel::cancel(shared, &call).await,
+        Method::Listen => return subscriptions_listen::listen(shared, call).await,
+    };
+    call.answer(shared, result)
+}
+
+/// The checks between the JSON and the method's own params.
+fn judge(
+    shared: &Shared,
+    headers: &HeaderMap,
+    request: &jsonrpc::Request,
+    meter: &mut Meter,
+) -> Result<(Method, RequestMeta), Error> {
+    let params = request.params.as_deref();
+    let version = one(headers, headers::PROTOCOL_VERSION);
+    let parsed = RequestMeta::parse(params);
+    check_legacy(request, version.as_ref().ok().copied().flatten(), &parsed)?;
+    headers::check_method(one(headers, headers::METHOD)?, &request.method)?;
+    let method =
+        Method::parse(&request.method).ok_or_else(|| Error::Method(request.method.clone()))?;
+    meter.method(method.as_str());
+    let parsed = parsed?;
+    headers::check_version(version?, &parsed.protocol_version)?;
+    if !parsed.version_is_supported() {
+        return Err(Error::Version(parsed.protocol_version));
+    }
+    match headers::check_name(&request.method, one(headers, headers::NAME)?, params)? {
+        NameHeader::Matches | NameHeader::NotApplicable => {}
+        NameHeader::MissingOnTask => {
+            shared
+                .metrics
+                .missing_names
+                .with_label_values(&[method.as_str()])
+                .inc();
+        }
+    }
+    if method.is_about_tasks() && !parsed.capabilities.declares_tasks() {
+        return Err(Error::TasksNotDeclared);
+    }
+    Ok((method, parsed))
+}
+
+/// A client of an older revision gets an answer that it prints clearly: `-32022` with what is
+/// served, for an `initialize` without our header, and for a version that is not served together
+/// with a body that has no `_meta`.
+fn check_legacy(
+    request: &jsonrpc::Request,
+    version: Option<&str>,
+    parsed: &Result<RequestMeta, meta::MetaError>,
+) -> Result<(), Error> {
+    match version.map(headers::trim_ows) {
+        None if request.method == "initialize" => {
+            let asked = meta::initialize_version(request.params.as_deref());
+            Err(Error::Version(asked.unwrap_or_else(|| "none".to_owned())))
+        }
+        Some(version) if !is_served(version) && matches!(parsed, Err(meta::MetaError::Missing)) => {
+            Err(Error::Version(version.to_owned()))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_served(version: &str) -> bool {
+    protocol::SUPPORTED_VERSIONS.contains(&version)
+}
+
+/// The value of a header that may occur once, as visible ASCII.
+pub(crate) fn one<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+) -> Result<Option<&'a str>, HeaderMismatch> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let shown = || String::from_utf8_lossy(value.as_bytes()).into_owned();
+    match (value.to_str(), values.next()) {
+        (Ok(text), None) => Ok(Some(text)),
+        (Ok(_), Some(_)) => Err(HeaderMismatch::malformed(name, "it occurs twice")),
+        (Err(_), _) => Err(HeaderMismatch::malformed(name, &shown())),
+    }
+}

@@ -1,0 +1,107 @@
+//! The tower stack around the endpoint, outermost first, each layer with the reason for its
+//! place. Authentication and limits per caller are not here: they answer in JSON-RPC, so
+//! [`endpoint`](crate::endpoint) does them where their order can be seen.
+//!
+//! 1. **Panics** become a 500 and a counter: outermost, so that nothing escapes it.
+//! 2. **Load**: more requests than the process may answer at once are refused, not queued;
+//!    before anything is read, so that a refusal costs nothing.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+
+use hyper::body::Incoming;
+use protocol::{ErrorObject, jsonrpc};
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::{BoxError, Service, ServiceBuilder, service_fn};
+use tower_http::body::UnsyncBoxBody;
+use tower_http::catch_panic::{CatchPanicLayer, ResponseForPanic};
+
+use crate::Shared;
+use crate::connection::Connection;
+use crate::endpoint;
+use crate::error::Error;
+use crate::metrics::{Meter, Metrics};
+use crate::reply::{Answer, Body, Finished};
+
+/// What all connections share.
+#[derive(Clone)]
+pub(crate) struct Layers {
+    shared: Arc<Shared>,
+    limit: GlobalConcurrencyLimitLayer,
+}
+
+impl Layers {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let limit = GlobalConcurrencyLimitLayer::new(shared.config.limits.requests_max);
+        Self { shared, limit }
+    }
+
+    /// The service of one connection.
+    pub(crate) fn service(
+        &self,
+        connection: Arc<Connection>,
+    ) -> impl Service<
+        Request<Incoming>,
+        Response = Response<UnsyncBoxBody<Bytes, BoxError>>,
+        Error = BoxError,
+        Future: Send + 'static,
+    >
+    + Clone
+    + Send
+    + 'static
+    + use<> {
+        let (shared, overloaded) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
+        let refusing = Arc::clone(&connection);
+        ServiceBuilder::new()
+            .layer(CatchPanicLayer::custom(Panicked(
+                self.shared.metrics.clone(),
+            )))
+            .then(move |result: Result<Response<Body>, BoxError>| {
+                // The endpoint itself never fails: an error is a refusal of the limit.
+                let refuse = |_| refuse(&overloaded).into_response(Arc::clone(&refusing));
+                std::future::ready(Ok::<_, BoxError>(result.unwrap_or_else(refuse)))
+            })
+            .load_shed()
+            .layer(self.limit.clone())
+            .service(service_fn(move |request| {
+                let handled =
+                    endpoint::handle(Arc::clone(&shared), Arc::clone(&connection), request);
+                async move { Ok::<_, Infallible>(handled.await) }
+            }))
+    }
+}
+
+fn refuse(shared: &Shared) -> Answer {
+    let mut meter = Meter::start(&shared.metrics);
+    let error = Error::Overloaded { what: "requests" };
+    Answer::Whole(Finished::new(None, Err(error), &mut meter))
+}
+
+#[derive(Clone)]
+struct Panicked(Metrics);
+
+impl ResponseForPanic for Panicked {
+    type ResponseBody = Body;
+
+    fn response_for_panic(&mut self, panic: Box<dyn Any + Send>) -> Response<Body> {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("not a text");
+        tracing::error!(panic = text, "request panicked");
+        self.0.panics.inc();
+        let error = ErrorObject::internal("the server failed", "internal");
+        let mut response = Response::new(Body::of(jsonrpc::error_response(None, &error)));
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response.headers_mut().insert(
+            http::header::CONTENT_TYPE,
+            http::HeaderValue::from_static("application/json"),
+        );
+        response
+    }
+}

@@ -1,0 +1,275 @@
+//! The stateless front door: authenticates, decides, answers.
+//!
+//! Layers of tower for HTTP, plain function calls for MCP: request → `endpoint::handle` → one
+//! file in `methods/` → one function of the store → one statement. The best first file to read
+//! is `methods/tasks_get.rs`.
+//!
+//! Architecture invariant: this crate never runs a tool, and keeps nothing between two requests
+//! that another replica would miss. `tasks/get` never touches Redis, and no answer is different
+//! because Redis is away: only later.
+
+mod arguments;
+pub mod auth;
+mod caller;
+mod catalog;
+pub mod config;
+mod connection;
+mod deliveries;
+mod door;
+mod endpoint;
+mod error;
+mod held;
+mod layers;
+mod load;
+mod methods;
+mod metrics;
+mod polling;
+mod promotion;
+mod reply;
+mod request_state;
+mod serve;
+mod stream;
+mod view;
+mod waiters;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use protocol::TaskId;
+use protocol::jsonrpc;
+use protocol::meta::{Implementation, ResultMeta};
+use queue::{Lane, Queue};
+use store::Store;
+use telemetry::{Health, Registry};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use config::Config;
+
+use crate::catalog::Catalog;
+use crate::deliveries::Deliveries;
+use crate::door::Door;
+use crate::load::Queues;
+use crate::metrics::Metrics;
+use crate::request_state::Keys;
+use crate::waiters::Waiters;
+
+/// After the last connection has ended: how long what is left to be recorded may take.
+const LAST_WRITES: Duration = Duration::from_secs(3);
+
+/// Why a gateway cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Settings that do not work; all problems at once, each naming its field.
+    #[error("the gateway's settings do not work: {}", .0.join("; "))]
+    Config(Vec<String>),
+    /// The listener has no address.
+    #[error("the listener has no address")]
+    Listener(#[source] io::Error),
+}
+
+/// A gateway that does not serve yet.
+pub struct Gateway {
+    config: Config,
+    auth: auth::Config,
+    store: Store,
+    queue: Queue,
+    metrics: Metrics,
+    health: Health,
+    catalogue: telemetry::Check,
+}
+
+impl Gateway {
+    /// A gateway over a store and a queue; neither needs to be there yet. Adds the readiness
+    /// check `catalogue`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the settings do not work.
+    pub fn new(
+        config: Config,
+        auth: auth::Config,
+        store: Store,
+        queue: Queue,
+        registry: &Registry,
+        health: Health,
+    ) -> Result<Self, Error> {
+        let problems = config.validate(&auth);
+        if !problems.is_empty() {
+            return Err(Error::Config(problems));
+        }
+        Ok(Self {
+            config,
+            auth,
+            store,
+            queue,
+            metrics: Metrics::prepared(registry),
+            catalogue: health.check("catalogue"),
+            health,
+        })
+    }
+
+    /// Serves until `shutdown`, then drains: not ready at once, new connections for
+    /// `drain_delay` more, open requests for `drain_deadline` more. Returns when all is over.
+    ///
+    /// # Errors
+    /// If the listener is unusable, or open to others while every caller is believed.
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> Result<(), Error> {
+        let address = listener.local_addr().map_err(Error::Listener)?;
+        // The listener may be another than the settings say.
+        let problems = self.auth.validate(address);
+        if !problems.is_empty() {
+            return Err(Error::Config(problems));
+        }
+        let keys = Keys::new(&self.config.request_state_keys);
+        let keys = keys.map_err(|problem| Error::Config(vec![problem]))?;
+        let metrics = self.metrics;
+        let (waiters, left) = Waiters::new(metrics.clone());
+        let (deliveries, marks) = Deliveries::new(metrics.clone());
+        let shared = Arc::new(Shared {
+            door: Door::new(&self.config, &self.auth, address),
+            catalog: Catalog::new(self.store.clone(), metrics.clone()),
+            queues: Queues::default(),
+            state_keys: keys,
+            meta: ResultMeta::new(&Implementation::new("mcp-tasks", store::migrate::release())),
+            listens: Arc::new(Semaphore::new(self.config.limits.listens_max)),
+            waiters,
+            deliveries,
+            metrics,
+            leaving: shutdown.clone(),
+            closing: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            store: self.store,
+            queue: self.queue,
+            config: self.config,
+        });
+        let ended = CancellationToken::new();
+        let background = TaskTracker::new();
+        spawn_background(&shared, &background, (left, marks, self.catalogue), &ended);
+        background.spawn(leave(Arc::clone(&shared), self.health, ended.clone()));
+        tracing::info!(address = %address, "serving");
+
+        serve::serve(Arc::clone(&shared), listener).await;
+        // What was being committed for callers that are gone, then what is left to record.
+        shared.tracker.close();
+        background.close();
+        let last_writes = async {
+            shared.tracker.wait().await;
+            ended.cancel();
+            background.wait().await;
+        };
+        if tokio::time::timeout(LAST_WRITES, last_writes)
+            .await
+            .is_err()
+        {
+            tracing::warn!("the last deliveries and stops were not recorded in time");
+            ended.cancel();
+        }
+        Ok(())
+    }
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    config: Config,
+    store: Store,
+    queue: Queue,
+    metrics: Metrics,
+    door: Door,
+    catalog: Catalog,
+    queues: Queues,
+    waiters: Arc<Waiters>,
+    deliveries: Deliveries,
+    state_keys: Keys,
+    meta: ResultMeta,
+    listens: Arc<Semaphore>,
+    /// Asked to end: still serving.
+    leaving: CancellationToken,
+    /// No more connections are taken, and streams end.
+    closing: CancellationToken,
+    /// What outlives the request that began it.
+    tracker: TaskTracker,
+}
+
+impl Shared {
+    fn json_limits(&self) -> jsonrpc::Limits {
+        jsonrpc::Limits {
+            depth_max: self.config.limits.depth_max,
+            id_bytes_max: self.config.limits.id_bytes_max,
+        }
+    }
+
+    fn list_ttl_ms(&self) -> u64 {
+        u64::try_from(self.config.list_ttl.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A new task's id.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the local clock only places ids of one period together in an index"
+    )]
+    fn new_id(&self) -> TaskId {
+        let since = std::time::SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        TaskId::new(u64::try_from(since.as_millis()).unwrap_or_default())
+    }
+
+    /// Hints a queued task, best effort.
+    async fn hint(&self, lane: &Lane, id: TaskId) {
+        if let Err(error) = self.queue.push(lane, id).await {
+            self.metrics.unhinted.inc();
+            tracing::debug!(task.id = %id, error = %error, "task is left to the reconcile sweep");
+        }
+    }
+}
+
+type Inboxes = (
+    tokio::sync::mpsc::UnboundedReceiver<TaskId>,
+    tokio::sync::mpsc::Receiver<deliveries::Mark>,
+    telemetry::Check,
+);
+
+fn spawn_background(
+    shared: &Arc<Shared>,
+    tasks: &TaskTracker,
+    (left, marks, check): Inboxes,
+    ended: &CancellationToken,
+) {
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move {
+        own.catalog
+            .keep(&own.queue, own.config.catalogue_refresh, check, end)
+            .await;
+    });
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move { own.queues.keep(&own.store, end).await });
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move { own.waiters.renew(&own.store, own.config.hold, end).await });
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move {
+        own.waiters
+            .stop_abandoned(left, (&own.store, &own.queue), end)
+            .await;
+    });
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move { deliveries::keep(marks, &own.store, &own.metrics, end).await });
+}
+
+/// From the wish to end to the end of accepting.
+async fn leave(shared: Arc<Shared>, health: Health, ended: CancellationToken) {
+    tokio::select! {
+        () = ended.cancelled() => return,
+        () = shared.leaving.cancelled() => {}
+    }
+    health.drain();
+    // Load balancers learn of it with a delay; whom they still send is served.
+    tokio::time::sleep(shared.config.drain_delay).await;
+    shared.closing.cancel();
+}

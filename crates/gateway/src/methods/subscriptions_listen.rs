@@ -1,0 +1,316 @@
+//! `subscriptions/listen`: tells of changes for as long as the client listens (MCP 2026-07-28
+//! §Subscriptions; SEP-2663 §Task Status Notifications).
+//!
+//! Interest first, then one read: so the first message of a task is its full current state, and
+//! no change after it is missed. A wake-up carries no facts; each one is a read. Where wake-ups
+//! may be missing (Redis is away or was), the tasks are read every two seconds, else now and
+//! then all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use protocol::jsonrpc::InvalidParams;
+use protocol::subscriptions::{self, Filter, ListenParams};
+use protocol::{RequestId, TaskId};
+use queue::{Event, Watch};
+use store::{Lookup, Principal, Task};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::Shared;
+use crate::catalog::Snapshot;
+use crate::endpoint::Call;
+use crate::error::Error;
+use crate::metrics::{Level, Meter};
+use crate::reply::{Answer, one_line};
+use crate::stream::{EventStream, Message, WAITING_MAX};
+use crate::{door, view};
+
+/// Between two reads while wake-ups may be missing.
+const URGENT: Duration = Duration::from_secs(2);
+
+/// Opens the stream.
+pub(crate) async fn listen(shared: &Arc<Shared>, call: Call) -> Answer {
+    let listener = match open(shared, &call).await {
+        Ok(listener) => listener,
+        Err(error) => return call.answer(shared, Err(error)),
+    };
+    let (sender, messages) = mpsc::channel(WAITING_MAX);
+    let running = Box::pin(listener.run(sender, call.meter).in_current_span());
+    Answer::Stream(EventStream::new(
+        messages,
+        running,
+        shared.config.keep_alive,
+    ))
+}
+
+async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
+    if !door::accepts(&call.headers).anything {
+        return Err(Error::NotAcceptable);
+    }
+    let asked = ListenParams::parse(call.params())?.notifications;
+    if asked.task_ids.is_some() {
+        call.caller.must_declare_tasks()?;
+    }
+    let ids = asked
+        .task_ids
+        .as_deref()
+        .map(|ids| read_ids(ids, shared))
+        .transpose()?;
+    let permit = Arc::clone(&shared.listens).try_acquire_owned();
+    let permit = permit.map_err(|_| Error::Overloaded {
+        what: "subscriptions",
+    })?;
+    let catalogue = asked.tools_list_changed.then(|| shared.catalog.changes());
+    let generation = shared.catalog.known().generation();
+
+    let mut watches = Vec::new();
+    for id in ids.iter().flatten() {
+        watches.push((*id, shared.queue.watch(*id).await));
+    }
+    let mut listener = Listener {
+        shared: Arc::clone(shared),
+        id: call.id.clone(),
+        principal: call.caller.principal.clone(),
+        agreed: Filter {
+            tools_list_changed: asked.tools_list_changed,
+            ..Filter::default()
+        },
+        tasks: BTreeMap::new(),
+        woken: FuturesUnordered::new(),
+        first: Vec::new(),
+        catalogue,
+        generation,
+        urgent: false,
+        _permit: permit,
+        _levels: Vec::new(),
+    };
+    if let Some(ids) = ids {
+        listener.begin(&ids, watches).await?;
+    }
+    Ok(listener)
+}
+
+/// What is no id is like an unknown one: left out. How many were sent is limited all the same.
+fn read_ids(texts: &[String], shared: &Shared) -> Result<BTreeSet<TaskId>, InvalidParams> {
+    let max = shared.config.limits.listen_ids_max;
+    if texts.len() > max {
+        return Err(InvalidParams::new(format!(
+            "`notifications.taskIds` has {} ids; one stream takes at most {max}",
+            texts.len()
+        )));
+    }
+    Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
+}
+
+struct Listener {
+    shared: Arc<Shared>,
+    id: RequestId,
+    principal: Principal,
+    agreed: Filter,
+    /// When each task last changed, as told; a task that is over is told once more and left out.
+    tasks: BTreeMap<TaskId, SystemTime>,
+    woken: FuturesUnordered<Woken>,
+    /// The tasks as they were at the first read.
+    first: Vec<Task>,
+    catalogue: Option<watch::Receiver<Arc<Snapshot>>>,
+    generation: u64,
+    /// Wake-ups may have been missed since the last read.
+    urgent: bool,
+    _permit: OwnedSemaphorePermit,
+    _levels: Vec<Level>,
+}
+
+/// The client reads no more.
+struct Gone;
+
+impl Listener {
+    /// Reads all tasks; those of this caller are agreed to.
+    async fn begin(
+        &mut self,
+        ids: &BTreeSet<TaskId>,
+        watches: Vec<(TaskId, Watch)>,
+    ) -> Result<(), Error> {
+        let wanted: Vec<_> = ids.iter().map(|id| (self.principal.clone(), *id)).collect();
+        let read = if wanted.is_empty() {
+            Vec::new()
+        } else {
+            self.shared.store.get_many(&wanted).await?
+        };
+        for lookup in read {
+            if let Lookup::Found(task) = lookup {
+                self.first.push(*task);
+            }
+        }
+        let agreed: Vec<String> = self.first.iter().map(|task| task.id.to_string()).collect();
+        self.tasks.extend(
+            self.first
+                .iter()
+                .map(|task| (task.id, task.last_updated_at)),
+        );
+        self.agreed.task_ids = Some(agreed);
+        for (id, watch) in watches {
+            if self.tasks.contains_key(&id) {
+                self.woken.push(Woken::wait(id, watch));
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(mut self, sender: mpsc::Sender<Message>, mut meter: Meter) -> Message {
+        self._levels = vec![
+            Level::raise(&self.shared.metrics.listens, 1),
+            Level::raise(&self.shared.metrics.listened_tasks, self.tasks.len()),
+        ];
+        if self.tell(&sender).await.is_err() {
+            // The stream was dropped, and this with it.
+            std::future::pending::<()>().await;
+        }
+        meter.outcome("ok");
+        Message {
+            json: subscriptions::write_final(&self.id, &self.shared.meta),
+            mark: None,
+        }
+    }
+
+    /// Until the process ends.
+    async fn tell(&mut self, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {
+        send(
+            sender,
+            subscriptions::write_acknowledged(&self.id, &self.agreed),
+        )
+        .await?;
+        for task in std::mem::take(&mut self.first) {
+            self.show(&task, sender).await?;
+        }
+        let mut connected = self.shared.queue.connected();
+        let mut read_at = Instant::now();
+        loop {
+            let pause = if self.urgent || !*connected.borrow_and_update() {
+                URGENT
+            } else {
+                self.shared.config.listen_recheck
+            };
+            tokio::select! {
+                () = self.shared.closing.cancelled() => return Ok(()),
+                Some((id, event, watch)) = self.woken.next() => {
+                    self.woken.push(Woken::wait(id, watch));
+                    match event {
+                        Event::Changed => self.read(vec![id], sender).await?,
+                        Event::Reconnected => {
+                            self.urgent = true;
+                            self.read(vec![id], sender).await?;
+                        }
+                        // Held calls get it; tasks have their status message.
+                        Event::Progress(_) => {}
+                    }
+                }
+                () = catalogue_changed(&mut self.catalogue, &mut self.generation) => {
+                    send(sender, subscriptions::write_tools_list_changed(&self.id)).await?;
+                }
+                // Only to look at the pause again.
+                Ok(()) = connected.changed() => {}
+                () = tokio::time::sleep_until(read_at + pause), if !self.tasks.is_empty() => {
+                    self.read(self.tasks.keys().copied().collect(), sender).await?;
+                    read_at = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Reads these tasks and tells of those that changed.
+    async fn read(&mut self, ids: Vec<TaskId>, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {
+        let ids = ids.into_iter().filter(|id| self.tasks.contains_key(id));
+        let wanted: Vec<_> = ids.map(|id| (self.principal.clone(), id)).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let all = wanted.len() == self.tasks.len();
+        let Ok(read) = self.shared.store.get_many(&wanted).await else {
+            // Postgres is away: what changes meanwhile is found when it is back.
+            self.urgent = true;
+            return Ok(());
+        };
+        if all {
+            self.urgent = false;
+        }
+        for ((_, id), lookup) in wanted.into_iter().zip(read) {
+            match lookup {
+                Lookup::Found(task) if self.tasks.get(&id) != Some(&task.last_updated_at) => {
+                    self.show(&task, sender).await?;
+                }
+                Lookup::Found(_) => {}
+                Lookup::Expired { .. } | Lookup::Unknown => drop(self.tasks.remove(&id)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn show(&mut self, task: &Task, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {
+        if task.status.is_terminal() {
+            // Terminal never changes again.
+            self.tasks.remove(&task.id);
+        } else {
+            self.tasks.insert(task.id, task.last_updated_at);
+        }
+        let Ok(shown) = view::task(&self.shared, task) else {
+            tracing::error!(task.id = %task.id, "task lacks what its status promises");
+            return Ok(());
+        };
+        let message = Message {
+            json: one_line(subscriptions::write_task(&self.id, &shown)),
+            mark: view::fetched(task),
+        };
+        sender.send(message).await.map_err(|_| Gone)
+    }
+}
+
+async fn send(sender: &mpsc::Sender<Message>, json: Bytes) -> Result<(), Gone> {
+    sender
+        .send(Message { json, mark: None })
+        .await
+        .map_err(|_| Gone)
+}
+
+/// Until what is listed has changed; for ever for who does not want to know.
+async fn catalogue_changed(catalogue: &mut Option<watch::Receiver<Arc<Snapshot>>>, told: &mut u64) {
+    loop {
+        let Some(changes) = catalogue else {
+            return std::future::pending().await;
+        };
+        let generation = changes.borrow_and_update().generation();
+        if generation != *told {
+            *told = generation;
+            return;
+        }
+        if changes.changed().await.is_err() {
+            *catalogue = None;
+        }
+    }
+}
+
+/// The next event of one task's watch, and the watch back.
+struct Woken(Pin<Box<dyn Future<Output = (TaskId, Event, Watch)> + Send>>);
+
+impl Woken {
+    fn wait(id: TaskId, mut watch: Watch) -> Self {
+        Self(Box::pin(async move {
+            let event = watch.next().await;
+            (id, event, watch)
+        }))
+    }
+}
+
+impl Future for Woken {
+    type Output = (TaskId, Event, Watch);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}

@@ -1,0 +1,57 @@
+//! `tasks/update`: stores answers, and resumes the task when the last one is there (SEP-2663
+//! §Task Update Requests). Acknowledged after the commit, so every replica shows it.
+
+use std::collections::BTreeMap;
+
+use protocol::TaskId;
+use protocol::input::{InputResponses, MalformedAnswer};
+use protocol::tasks::{self, UpdateTaskParams};
+use queue::Lane;
+use serde_json::value::RawValue;
+use store::{Answer, Principal};
+
+use crate::Shared;
+use crate::endpoint::Call;
+use crate::error::Error;
+use crate::reply::Reply;
+
+/// Stores the answers; unknown and answered keys are ignored.
+pub(crate) async fn update(shared: &Shared, call: &Call) -> Result<Reply, Error> {
+    let params = UpdateTaskParams::parse(call.params())?;
+    let id = params.id().ok_or(Error::TaskNotFound)?;
+    tracing::Span::current().record("task.id", tracing::field::display(id));
+    store_answers(shared, &call.caller.principal, id, &params.input_responses).await?;
+    Ok(Reply::ok(tasks::write_acknowledgement(&shared.meta)))
+}
+
+/// Stores answers and wakes whom that concerns.
+pub(crate) async fn store_answers(
+    shared: &Shared,
+    principal: &Principal,
+    id: TaskId,
+    responses: &InputResponses,
+) -> Result<(), Error> {
+    let responses: BTreeMap<String, Box<RawValue>> = responses
+        .iter()
+        .map(|(key, response)| (key.to_owned(), response.to_owned()))
+        .collect();
+    let epoch = shared.queue.epoch(id);
+    match shared
+        .store
+        .answer(principal, id, &responses, epoch.as_deref())
+        .await?
+    {
+        Answer::Resumed { tool, version } => {
+            shared.hint(&Lane { tool, version }, id).await;
+            shared.queue.wake(id).await;
+            Ok(())
+        }
+        Answer::Waiting => {
+            shared.queue.wake(id).await;
+            Ok(())
+        }
+        Answer::Ignored => Ok(()),
+        Answer::Malformed { key, problem } => Err(Error::Answer(MalformedAnswer { key, problem })),
+        Answer::Gone(lookup) => Err(Error::gone(lookup)),
+    }
+}

@@ -1,0 +1,429 @@
+//! `tools/call`: judge, commit, hint, and wait for the outcome as long as the budget says.
+//!
+//! Persist first, answer second: the task is committed before its id can leave, and what commits
+//! it outlives the caller, so that a disconnect half way leaves nothing undecided.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::TaskId;
+use protocol::headers;
+use protocol::idempotency::{self, Sources};
+use protocol::input::InputResponses;
+use protocol::tools::{CallToolParams, CallToolResult};
+use queue::{Lane, Watch};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use store::{Created, Lookup, NewTask, StopReason, TaskSupport};
+use tokio::sync::mpsc;
+use tracing::Instrument as _;
+
+use super::tasks_update::store_answers;
+use crate::Shared;
+use crate::caller::Caller;
+use crate::catalog::Entry;
+use crate::endpoint::{Call, one};
+use crate::error::Error;
+use crate::held::{Held, Progress};
+use crate::promotion::{self, Load, Plan};
+use crate::reply::{Answer, Reply};
+use crate::request_state::{Binding, State};
+use crate::stream::{EventStream, WAITING_MAX};
+use crate::waiters::{Holding, Unanswered};
+use crate::{arguments, view};
+
+/// Calls a tool.
+pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Answer {
+    match Box::pin(open(shared, &call)).await {
+        Err(error) => call.answer(shared, Err(error)),
+        Ok(Opened::Answered(reply)) => call.answer(shared, Ok(reply)),
+        Ok(Opened::Held(held)) => wait(shared, call, *held).await,
+    }
+}
+
+enum Opened {
+    Answered(Reply),
+    Held(Box<Held>),
+}
+
+/// A call that may be carried out.
+pub(crate) struct Judged {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) caller: Caller,
+    arguments: Bytes,
+    pub(crate) digest: [u8; 32],
+    key: Option<String>,
+    responses: Option<InputResponses>,
+    state: Option<State>,
+}
+
+enum Verdict {
+    Valid(Box<Judged>),
+    /// The arguments violate the schema: told as a result.
+    Invalid(String),
+}
+
+async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Opened, Error> {
+    let judged = match judge(shared, call).await? {
+        Verdict::Valid(judged) => judged,
+        Verdict::Invalid(told) => {
+            let result = CallToolResult::error(told).to_json();
+            let json = shared
+                .meta
+                .attach(&result)
+                .map_err(|e| Error::Bug(e.to_string()))?;
+            return Ok(Opened::Answered(Reply::Result {
+                json,
+                mark: None,
+                label: "invalid_arguments",
+            }));
+        }
+    };
+    let plan = plan(shared, &judged);
+    let at_capacity = shared.waiters.len() >= shared.config.limits.held_calls_max;
+    if at_capacity && !matches!(plan, Plan::AtOnce(_)) {
+        return Err(Error::Overloaded { what: "tool calls" });
+    }
+    match judged.state.clone() {
+        Some(state) => resume(shared, judged, state, plan).await,
+        None => begin(shared, judged, plan).await,
+    }
+}
+
+/// All that can be wrong with a call, in the order in which it is told.
+async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error> {
+    let caller = &call.caller;
+    let params = CallToolParams::parse(call.params())?;
+    let unknown = || Error::UnknownTool(params.name.clone());
+    let entry = shared
+        .catalog
+        .find(&params.name)
+        .await?
+        .ok_or_else(unknown)?;
+    let tool = &entry.tool;
+    let policy = &tool.spec.policy;
+    let arguments = params.arguments.as_deref();
+    for param in &tool.param_headers {
+        headers::check_param(param, arguments, one(&call.headers, &param.header)?)?;
+    }
+    if !caller.has_scopes(&policy.scopes) {
+        return Err(Error::Scope {
+            needed: policy.scopes.clone(),
+        });
+    }
+    if policy.task_support == TaskSupport::Required {
+        caller.must_declare_tasks()?;
+    }
+    let required = policy.required_capabilities.as_ref();
+    if let Some(missing) = required.and_then(|required| caller.capabilities.missing(required)) {
+        return Err(Error::Capability(missing));
+    }
+    let size_max = policy
+        .argument_bytes_max
+        .and_then(|max| usize::try_from(max).ok());
+    let bytes_max = size_max.unwrap_or(shared.config.limits.argument_bytes_max);
+    let bytes = params.arguments_json().len();
+    if bytes > bytes_max {
+        return Err(Error::ArgumentsTooLarge { bytes, bytes_max });
+    }
+    let read = read_arguments(params.arguments_json());
+    let digest = read.as_ref().map_or([0; 32], |(_, digest)| *digest);
+    let binding = Binding {
+        principal: &caller.principal,
+        tool: tool.spec.name(),
+        digest: &digest,
+    };
+    let state = params.request_state.as_deref();
+    let state = state
+        .map(|text| shared.state_keys.open(text, binding))
+        .transpose()?;
+    let key = idempotency_key(call, &params, policy.idempotency_key_argument.as_deref())?;
+    let told = read.and_then(|(value, _)| tool.schema.check(&value));
+    if let Err(told) = told {
+        return Ok(Verdict::Invalid(told));
+    }
+    Ok(Verdict::Valid(Box::new(Judged {
+        caller: caller.clone(),
+        arguments: Bytes::copy_from_slice(params.arguments_json().as_bytes()),
+        digest,
+        key,
+        responses: params
+            .input_responses
+            .filter(|responses| !responses.is_empty()),
+        state,
+        entry,
+    })))
+}
+
+fn read_arguments(json: &str) -> Result<(Value, [u8; 32]), String> {
+    let value: Value =
+        serde_json::from_str(json).map_err(|error| format!("Invalid arguments: {error}"))?;
+    let digest = arguments::digest(&value)?;
+    Ok((value, digest))
+}
+
+fn idempotency_key(
+    call: &Call,
+    params: &CallToolParams,
+    argument: Option<&str>,
+) -> Result<Option<String>, Error> {
+    let argument = match argument {
+        Some(name) => idempotency::argument(params.arguments.as_deref(), name)?,
+        None => None,
+    };
+    Ok(idempotency::extract(&Sources {
+        meta: call.caller.idempotency_key.as_deref(),
+        params: params.idempotency_key.as_deref(),
+        header: one(&call.headers, "Idempotency-Key")?,
+        argument: argument.as_deref(),
+    })?)
+}
+
+fn plan(shared: &Shared, judged: &Judged) -> Plan {
+    let spec = &judged.entry.tool.spec;
+    let call = promotion::Call {
+        declared: judged.caller.declared_tasks().is_some(),
+        policy: &spec.policy,
+        first_round: judged.state.is_none(),
+    };
+    promotion::plan(
+        call,
+        Load {
+            queue_waited: shared.queues.waited(spec.name()),
+            held: shared.waiters.len(),
+            held_max: shared.config.limits.held_calls_max,
+            inline_budget: shared.config.inline_budget,
+            ask_budget: shared.config.ask_budget,
+            closing: shared.closing.is_cancelled(),
+        },
+    )
+}
+
+/// The first round: creates the task, or finds the one that the key names.
+async fn begin(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<Opened, Error> {
+    let id = shared.new_id();
+    tracing::Span::current().record("task.id", tracing::field::display(id));
+    let judged = Arc::new(*judged);
+    // Interest before the insert, so that no wake-up is missed; none where nobody waits.
+    let watch = match plan {
+        Plan::AtOnce(_) => None,
+        Plan::Hold | Plan::Within(..) => Some(shared.queue.watch(id).await),
+    };
+    let creating = create(Arc::clone(shared), Arc::clone(&judged), id, plan);
+    let created = shared.tracker.spawn(creating.in_current_span()).await;
+    let (created, holding) = created.map_err(|error| Error::Bug(error.to_string()))??;
+    match (created, plan) {
+        (Created::KeyReused, _) => Err(Error::KeyReused),
+        (Created::New(task), Plan::AtOnce(reason)) if task.handed_out => {
+            holding.answered();
+            let proof = judged.caller.must_declare_tasks()?;
+            shared
+                .metrics
+                .promotions
+                .with_label_values(&[reason.as_str()])
+                .inc();
+            Ok(Opened::Answered(view::handle(shared, &task, proof)?))
+        }
+        (Created::New(task), _) => {
+            let watch = match watch {
+                Some(watch) => watch,
+                None => shared.queue.watch(id).await,
+            };
+            Ok(held(shared, &judged, (task, watch, holding), plan))
+        }
+        (Created::Existing(task), _) => existing(shared, &judged, task.id, plan).await,
+    }
+}
+
+/// Commits the task and hints it. Runs to its end even if the caller goes away meanwhile; then
+/// the holding is dropped with it, and the task is told to stop.
+async fn create(
+    shared: Arc<Shared>,
+    judged: Arc<Judged>,
+    id: TaskId,
+    plan: Plan,
+) -> Result<(Created, Holding), store::Error> {
+    let spec = &judged.entry.tool.spec;
+    let unanswered = match judged.key {
+        Some(_) => Unanswered::Keep,
+        None => Unanswered::Abandon,
+    };
+    let holding = shared.waiters.hold(id, unanswered);
+    let new = NewTask {
+        id,
+        principal: &judged.caller.principal,
+        tool: spec.name(),
+        tool_version: spec.version,
+        policy: &spec.policy,
+        arguments: judged.arguments.clone(),
+        arguments_digest: judged.digest,
+        client_capabilities: Bytes::copy_from_slice(
+            judged.caller.capabilities.as_json().as_bytes(),
+        ),
+        offered_responses: judged.responses.as_ref().map(object),
+        trace_context: trace_context(&judged.caller),
+        idempotency_key: judged.key.as_deref(),
+        status_message: view::NO_RESULT_YET,
+        hold: shared.config.hold,
+        handed_out: matches!(plan, Plan::AtOnce(_)),
+        hint_epoch: shared.queue.epoch(id),
+    };
+    let created = shared.store.create(&new).await?;
+    if let Created::New(task) = &created {
+        let lane = Lane {
+            tool: task.tool.clone(),
+            version: task.tool_version,
+        };
+        shared.hint(&lane, id).await;
+    }
+    Ok((created, holding))
+}
+
+/// A repeat by key waits for the same task as the first call.
+async fn existing(
+    shared: &Arc<Shared>,
+    judged: &Arc<Judged>,
+    id: TaskId,
+    plan: Plan,
+) -> Result<Opened, Error> {
+    tracing::Span::current().record("task.id", tracing::field::display(id));
+    let holding = shared.waiters.hold(id, Unanswered::Keep);
+    let watch = shared.queue.watch(id).await;
+    let principal = &judged.caller.principal;
+    if let Some(responses) = &judged.responses {
+        store_answers(shared, principal, id, responses).await?;
+    }
+    match shared.store.get(principal, id).await? {
+        Lookup::Found(task) => Ok(held(shared, judged, (*task, watch, holding), plan)),
+        gone @ (Lookup::Expired { .. } | Lookup::Unknown) => Err(Error::gone(Some(gone))),
+    }
+}
+
+/// A later round: the caller brings the state of a parked task, and perhaps answers. A stale or
+/// repeated state simply meets the task as it is now.
+async fn resume(
+    shared: &Arc<Shared>,
+    judged: Box<Judged>,
+    state: State,
+    plan: Plan,
+) -> Result<Opened, Error> {
+    let (id, judged) = (state.id, Arc::new(*judged));
+    tracing::Span::current().record("task.id", tracing::field::display(id));
+    let principal = &judged.caller.principal;
+    let Lookup::Found(task) = shared.store.get(principal, id).await? else {
+        return Err(Error::RequestStateExpired);
+    };
+    if task.stop == Some(StopReason::Abandoned) {
+        return Err(Error::RequestStateExpired);
+    }
+    tracing::debug!(
+        state.round,
+        task.round = task.rounds,
+        "question answered by a repeated call"
+    );
+    let unanswered = if task.keyed {
+        Unanswered::Keep
+    } else {
+        Unanswered::Abandon
+    };
+    let watch = shared.queue.watch(id).await;
+    if let Some(responses) = &judged.responses {
+        match store_answers(shared, principal, id, responses).await {
+            Err(Error::TaskNotFound | Error::TaskExpired { .. }) => {
+                return Err(Error::RequestStateExpired);
+            }
+            other => other?,
+        }
+    }
+    let holding = shared.waiters.hold(id, unanswered);
+    match shared.store.get(principal, id).await? {
+        Lookup::Found(task) => Ok(held(shared, &judged, (*task, watch, holding), plan)),
+        Lookup::Expired { .. } | Lookup::Unknown => Err(Error::RequestStateExpired),
+    }
+}
+
+fn held(
+    shared: &Arc<Shared>,
+    judged: &Arc<Judged>,
+    (task, watch, holding): (store::Task, Watch, Holding),
+    plan: Plan,
+) -> Opened {
+    let held = Held::new(
+        Arc::clone(shared),
+        Arc::clone(judged),
+        (task, watch, holding),
+        plan,
+    );
+    Opened::Held(Box::new(held))
+}
+
+/// Waits for the outcome: as plain JSON if it comes soon, else as a stream if the client reads
+/// one. The waiting belongs to the answer, so it ends with the connection.
+async fn wait(shared: &Arc<Shared>, call: Call, held: Held) -> Answer {
+    let streams = call.caller.reads_streams;
+    let token = call.caller.progress_token.clone().filter(|_| streams);
+    let (sender, mut messages) = mpsc::channel(WAITING_MAX);
+    let progress = token.map(|token| Progress::new(token, sender));
+    let ending = Arc::clone(shared);
+    let mut running = Box::pin(
+        async move {
+            let result = held.outcome(progress).await;
+            call.finish(&ending, result)
+        }
+        .in_current_span(),
+    );
+    if !streams {
+        return Answer::Whole(running.await);
+    }
+    let keep_alive = shared.config.keep_alive;
+    let first = tokio::select! {
+        biased;
+        Some(first) = messages.recv() => Some(first),
+        finished = &mut running => {
+            if messages.is_empty() {
+                return Answer::Whole(finished);
+            }
+            let last = finished.into_message();
+            return Answer::Stream(EventStream::ended(messages, last, keep_alive));
+        }
+        () = tokio::time::sleep(shared.config.stream_after) => None,
+    };
+    let running = Box::pin(async move { running.await.into_message() });
+    let stream = EventStream::new(messages, running, keep_alive);
+    Answer::Stream(stream.beginning_with(first))
+}
+
+/// Answers as one JSON object.
+fn object(responses: &InputResponses) -> Bytes {
+    let members: std::collections::BTreeMap<&str, &RawValue> = responses.iter().collect();
+    serde_json::to_vec(&members)
+        .expect("raw JSON always prints")
+        .into()
+}
+
+/// The trace that the job's span will be linked to: this request's, or the caller's own where no
+/// spans are made.
+fn trace_context(caller: &Caller) -> Option<Bytes> {
+    let current = telemetry::traces::current_context();
+    let context = if current.traceparent.is_some() {
+        &current
+    } else {
+        &caller.trace
+    };
+    let traceparent = context
+        .traceparent
+        .as_deref()
+        .filter(|text| text.len() <= 256)?;
+    let short = |text: &Option<String>| text.clone().filter(|text| text.len() <= 8192);
+    let mut members = serde_json::Map::new();
+    members.insert("traceparent".to_owned(), traceparent.into());
+    for (name, value) in [
+        ("tracestate", short(&context.tracestate)),
+        ("baggage", short(&context.baggage)),
+    ] {
+        if let Some(value) = value {
+            members.insert(name.to_owned(), value.into());
+        }
+    }
+    Some(Value::Object(members).to_string().into())
+}

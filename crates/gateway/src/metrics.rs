@@ -1,0 +1,121 @@
+//! What the gateway counts.
+
+use std::time::Instant;
+
+use telemetry::Registry;
+use telemetry::metrics::{HistogramVec, IntCounter, IntCounterVec, IntGauge, WORK_SECONDS};
+
+use crate::promotion::Reason;
+
+telemetry::metrics! {
+    /// Of one gateway process.
+    pub(crate) struct Metrics {
+        /// Requests answered, by method and outcome (`ok`, `task`, `input_required`, `failed`, `disconnected` or the name of an error).
+        requests: IntCounterVec = "mcp_tasks_gateway_requests_total" ["method", "outcome"],
+        /// Seconds from a request's head to the end of its answer, waiting for the tool and open streams included.
+        seconds: HistogramVec = "mcp_tasks_gateway_request_seconds" ["method"] in WORK_SECONDS,
+        /// Open connections.
+        connections: IntGauge = "mcp_tasks_gateway_connections",
+        /// Tool calls that wait here for their result.
+        held_calls: IntGauge = "mcp_tasks_gateway_held_calls",
+        /// Open subscriptions/listen streams.
+        listens: IntGauge = "mcp_tasks_gateway_listens",
+        /// Tasks that open listens wait for.
+        listened_tasks: IntGauge = "mcp_tasks_gateway_listened_tasks",
+        /// Calls answered with a task handle, by reason (`no_budget`, `queue`, `held`, `closing`, `deadline`, `question`).
+        promotions: IntCounterVec = "mcp_tasks_gateway_promotions_total" ["reason"],
+        /// Requests about tasks that came without the Mcp-Name header; they are served.
+        missing_names: IntCounterVec = "mcp_tasks_gateway_missing_mcp_name_total" ["method"],
+        /// Tasks created whose hint did not reach Redis; the reconcile sweep finds them.
+        unhinted: IntCounter = "mcp_tasks_gateway_unhinted_total",
+        /// Tasks told to stop because their only caller went away.
+        abandoned: IntCounter = "mcp_tasks_gateway_abandoned_total",
+        /// Deliveries that could not be recorded; alerts about unread failures then err toward firing.
+        marks_lost: IntCounter = "mcp_tasks_gateway_delivery_marks_lost_total",
+        /// Tools in this process's copy of the catalogue.
+        tools: IntGauge = "mcp_tasks_gateway_catalogue_tools",
+        /// Tools in the catalogue that cannot be served, because their definition or schema is broken.
+        tools_refused: IntGauge = "mcp_tasks_gateway_catalogue_refused_tools",
+        /// Requests that ended in a panic of ours.
+        panics: IntCounter = "mcp_tasks_gateway_panics_total",
+    }
+}
+
+impl Metrics {
+    /// All series that alerts look at exist from the start.
+    pub(crate) fn prepared(registry: &Registry) -> Self {
+        let metrics = Self::new(registry);
+        for reason in Reason::ALL {
+            metrics.promotions.with_label_values(&[reason.as_str()]);
+        }
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            metrics.missing_names.with_label_values(&[method]);
+        }
+        metrics
+    }
+}
+
+/// Counts one request when it ends, however it ends.
+pub(crate) struct Meter {
+    metrics: Metrics,
+    method: &'static str,
+    started: Instant,
+    outcome: &'static str,
+}
+
+impl Meter {
+    pub(crate) fn start(metrics: &Metrics) -> Self {
+        Self {
+            metrics: metrics.clone(),
+            method: "unknown",
+            started: Instant::now(),
+            outcome: "disconnected",
+        }
+    }
+
+    /// The method, once it is known to be one of ours: what clients send is no label.
+    pub(crate) fn method(&mut self, method: &'static str) {
+        self.method = method;
+    }
+
+    pub(crate) fn outcome(&mut self, outcome: &'static str) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        self.metrics
+            .seconds
+            .with_label_values(&[self.method])
+            .observe(seconds);
+        self.metrics
+            .requests
+            .with_label_values(&[self.method, self.outcome])
+            .inc();
+    }
+}
+
+/// Raises a gauge for as long as it lives.
+pub(crate) struct Level {
+    gauge: IntGauge,
+    by: i64,
+}
+
+impl Level {
+    pub(crate) fn raise(gauge: &IntGauge, by: usize) -> Self {
+        let by = i64::try_from(by).unwrap_or(i64::MAX);
+        gauge.add(by);
+        Self {
+            gauge: gauge.clone(),
+            by,
+        }
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.gauge.sub(self.by);
+    }
+}

@@ -1,0 +1,140 @@
+//! `pollIntervalMs`: how soon a task is worth asking for again. Pure.
+
+use std::time::Duration;
+
+use protocol::{TaskId, TaskStatus};
+use store::ToolPolicy;
+
+/// Spread over the tasks of one tool, in percent of the interval, so that what was created
+/// together is not polled together.
+const JITTER_PERCENT: u64 = 10;
+
+/// The gateway's bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Where the tool has none; at least.
+    pub(crate) min: Duration,
+    /// Where the tool has none; at most.
+    pub(crate) max: Duration,
+    /// For a task that waits for a person.
+    pub(crate) input: Duration,
+}
+
+/// What is known of the tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Observed<'a> {
+    /// The tool's rules; `None` when it is not listed any more.
+    pub(crate) policy: Option<&'a ToolPolicy>,
+    /// Average time between changes a client can see.
+    pub(crate) change: Option<Duration>,
+}
+
+/// The interval in whole milliseconds. The same for the same task until its status or what is
+/// known of the tool changes.
+pub(crate) fn interval_ms(
+    bounds: Bounds,
+    observed: Observed<'_>,
+    id: TaskId,
+    status: TaskStatus,
+) -> u64 {
+    let min = observed
+        .policy
+        .and_then(|p| p.poll_min)
+        .unwrap_or(bounds.min);
+    let max = observed
+        .policy
+        .and_then(|p| p.poll_max)
+        .unwrap_or(bounds.max);
+    let max = max.max(min);
+    let wanted = match status {
+        TaskStatus::InputRequired => bounds.input,
+        TaskStatus::Working
+        | TaskStatus::Completed
+        | TaskStatus::Failed
+        | TaskStatus::Cancelled => observed.change.unwrap_or(2 * min),
+    };
+    let base = ms(wanted.clamp(min, max));
+    // The last byte of an id is random, and the same on every replica.
+    let share = u64::from(id.as_bytes()[15]);
+    let jitter = base * JITTER_PERCENT * share / (100 * 255);
+    (base + jitter).min(ms(max)).max(1)
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        min: Duration::from_millis(500),
+        max: Duration::from_secs(10),
+        input: Duration::from_secs(5),
+    };
+
+    fn interval(change: Option<u64>, status: TaskStatus, policy: Option<&ToolPolicy>) -> u64 {
+        let observed = Observed {
+            policy,
+            change: change.map(Duration::from_millis),
+        };
+        let id = TaskId::from_uuid(uuid::Uuid::nil());
+        interval_ms(BOUNDS, observed, id, status)
+    }
+
+    #[test]
+    fn follows_the_tools_changes_within_the_bounds() {
+        assert_eq!(interval(Some(2_000), TaskStatus::Working, None), 2_000);
+        assert_eq!(interval(Some(1), TaskStatus::Working, None), 500);
+        assert_eq!(interval(Some(600_000), TaskStatus::Working, None), 10_000);
+        assert_eq!(interval(None, TaskStatus::Working, None), 1_000);
+    }
+
+    #[test]
+    fn people_are_waited_for_slowly() {
+        assert_eq!(interval(Some(500), TaskStatus::InputRequired, None), 5_000);
+    }
+
+    #[test]
+    fn the_tools_bounds_come_first() {
+        let policy = ToolPolicy {
+            poll_min: Some(Duration::from_secs(20)),
+            ..ToolPolicy::default()
+        };
+        assert_eq!(
+            interval(Some(1), TaskStatus::Working, Some(&policy)),
+            20_000
+        );
+        let policy = ToolPolicy {
+            poll_max: Some(Duration::from_millis(700)),
+            ..ToolPolicy::default()
+        };
+        assert_eq!(
+            interval(Some(9_000), TaskStatus::InputRequired, Some(&policy)),
+            700
+        );
+    }
+
+    #[test]
+    fn jitter_is_stable_and_never_leaves_the_bounds() {
+        for _ in 0..200 {
+            let id = TaskId::new(0);
+            let observed = Observed {
+                policy: None,
+                change: Some(Duration::from_secs(2)),
+            };
+            let first = interval_ms(BOUNDS, observed, id, TaskStatus::Working);
+            assert_eq!(
+                first,
+                interval_ms(BOUNDS, observed, id, TaskStatus::Working)
+            );
+            assert!((2_000..=2_200).contains(&first), "{first}");
+            let slow = Observed {
+                policy: None,
+                change: Some(Duration::from_secs(600)),
+            };
+            assert_eq!(interval_ms(BOUNDS, slow, id, TaskStatus::Working), 10_000);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Inline or task: decided per call, from the tool's policy and the load. Pure.
+//!
+//! Never from the tool's name or its history: the same tool is fast on a small input and slow on
+//! a large one. And nothing the client sends can ask for a task or refuse one, other than by
+//! declaring the extension.
+
+use std::time::Duration;
+
+use store::{TaskSupport, ToolPolicy};
+
+/// The part of the held calls' limit from which calls become tasks at once, in percent.
+const NEARLY_FULL_PERCENT: usize = 90;
+
+/// What is known of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    /// The request declared the tasks extension.
+    pub(crate) declared: bool,
+    /// The tool's rules.
+    pub(crate) policy: &'a ToolPolicy,
+    /// It comes without a `requestState`, so the tool may still have a question for the caller.
+    pub(crate) first_round: bool,
+}
+
+/// What is known of this replica and of the queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// For how long the tool's oldest due job has waited for a worker.
+    pub(crate) queue_waited: Duration,
+    /// Calls held by this process.
+    pub(crate) held: usize,
+    /// Their limit.
+    pub(crate) held_max: usize,
+    /// The gateway's inline budget, where the tool has none.
+    pub(crate) inline_budget: Duration,
+    /// How long a tool that asks first may take to ask.
+    pub(crate) ask_budget: Duration,
+    /// The process is about to end.
+    pub(crate) closing: bool,
+}
+
+/// Why a call became a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The budget is 0.
+    NoBudget,
+    /// The queue is longer than the budget.
+    Queue,
+    /// This process holds nearly as many calls as it may.
+    Held,
+    /// The process is about to end.
+    Closing,
+    /// The budget was used up.
+    Deadline,
+    /// The task asks a question.
+    Question,
+}
+
+impl Reason {
+    /// Metric label.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::NoBudget => "no_budget",
+            Self::Queue => "queue",
+            Self::Held => "held",
+            Self::Closing => "closing",
+            Self::Deadline => "deadline",
+            Self::Question => "question",
+        }
+    }
+
+    pub(crate) const ALL: [Self; 6] = [
+        Self::NoBudget,
+        Self::Queue,
+        Self::Held,
+        Self::Closing,
+        Self::Deadline,
+        Self::Question,
+    ];
+}
+
+/// How a call is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// To its end: it can't become a task.
+    Hold,
+    /// Not at all: a handle at once.
+    AtOnce(Reason),
+    /// This long, then a handle.
+    Within(Duration, Reason),
+}
+
+/// How to wait for one call.
+pub(crate) fn plan(call: Call<'_>, load: Load) -> Plan {
+    if !call.declared || call.policy.task_support == TaskSupport::None {
+        return Plan::Hold;
+    }
+    let budget = call.policy.inline_budget.unwrap_or(load.inline_budget);
+    let may_ask = call.policy.asks_first && call.first_round;
+    if load.closing {
+        return Plan::AtOnce(Reason::Closing);
+    }
+    // The question of a tool that asks first can only be put to a caller who still waits, so
+    // neither a budget of 0 nor load takes that wait away.
+    if may_ask {
+        let reason = if budget.is_zero() {
+            Reason::NoBudget
+        } else {
+            Reason::Deadline
+        };
+        return Plan::Within(budget.max(load.ask_budget), reason);
+    }
+    if budget.is_zero() {
+        Plan::AtOnce(Reason::NoBudget)
+    } else if load.held * 100 >= load.held_max * NEARLY_FULL_PERCENT {
+        Plan::AtOnce(Reason::Held)
+    } else if load.queue_waited > budget {
+        Plan::AtOnce(Reason::Queue)
+    } else {
+        Plan::Within(budget, Reason::Deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn idle() -> Load {
+        Load {
+            queue_waited: Duration::ZERO,
+            held: 0,
+            held_max: 100,
+            inline_budget: 3 * SECOND,
+            ask_budget: 10 * SECOND,
+            closing: false,
+        }
+    }
+
+    fn policy(support: TaskSupport, budget: Option<Duration>, asks_first: bool) -> ToolPolicy {
+        ToolPolicy {
+            task_support: support,
+            inline_budget: budget,
+            asks_first,
+            ..ToolPolicy::default()
+        }
+    }
+
+    fn call(policy: &ToolPolicy) -> Call<'_> {
+        Call {
+            declared: true,
+            policy,
+            first_round: true,
+        }
+    }
+
+    #[test]
+    fn undeclared_calls_and_tools_without_support_are_held() {
+        let zero = policy(TaskSupport::Optional, Some(Duration::ZERO), false);
+        let undeclared = Call {
+            declared: false,
+            ..call(&zero)
+        };
+        let busy = Load {
+            held: 100,
+            closing: true,
+            queue_waited: 60 * SECOND,
+            ..idle()
+        };
+        assert_eq!(plan(undeclared, busy), Plan::Hold);
+        let none = policy(TaskSupport::None, Some(Duration::ZERO), false);
+        assert_eq!(plan(call(&none), busy), Plan::Hold);
+    }
+
+    #[test]
+    fn the_tools_budget_comes_before_the_gateways() {
+        let own = policy(TaskSupport::Optional, Some(2 * SECOND), false);
+        assert_eq!(
+            plan(call(&own), idle()),
+            Plan::Within(2 * SECOND, Reason::Deadline)
+        );
+        let none = policy(TaskSupport::Required, None, false);
+        assert_eq!(
+            plan(call(&none), idle()),
+            Plan::Within(3 * SECOND, Reason::Deadline)
+        );
+        let zero = policy(TaskSupport::Optional, Some(Duration::ZERO), false);
+        assert_eq!(plan(call(&zero), idle()), Plan::AtOnce(Reason::NoBudget));
+    }
+
+    #[test]
+    fn load_promotes_at_once() {
+        let tool = policy(TaskSupport::Optional, None, false);
+        let waited = |queue_waited| {
+            plan(
+                call(&tool),
+                Load {
+                    queue_waited,
+                    ..idle()
+                },
+            )
+        };
+        assert_eq!(
+            waited(3 * SECOND),
+            Plan::Within(3 * SECOND, Reason::Deadline)
+        );
+        assert_eq!(waited(4 * SECOND), Plan::AtOnce(Reason::Queue));
+        let held = |held| plan(call(&tool), Load { held, ..idle() });
+        assert_eq!(held(89), Plan::Within(3 * SECOND, Reason::Deadline));
+        assert_eq!(held(90), Plan::AtOnce(Reason::Held));
+        let closing = Load {
+            closing: true,
+            ..idle()
+        };
+        assert_eq!(plan(call(&tool), closing), Plan::AtOnce(Reason::Closing));
+    }
+
+    #[test]
+    fn a_tool_that_asks_first_is_waited_for_in_the_first_round_only() {
+        let asks = policy(TaskSupport::Required, Some(Duration::ZERO), true);
+        assert_eq!(
+            plan(call(&asks), idle()),
+            Plan::Within(10 * SECOND, Reason::NoBudget)
+        );
+        let busy = Load {
+            queue_waited: 60 * SECOND,
+            held: 100,
+            ..idle()
+        };
+        assert_eq!(
+            plan(call(&asks), busy),
+            Plan::Within(10 * SECOND, Reason::NoBudget)
+        );
+        let second = Call {
+            first_round: false,
+            ..call(&asks)
+        };
+        assert_eq!(plan(second, idle()), Plan::AtOnce(Reason::NoBudget));
+    }
+}

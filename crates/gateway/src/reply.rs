@@ -1,0 +1,280 @@
+//! From what a method says to what goes over HTTP: status, headers, one line of JSON or a stream.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use protocol::RequestId;
+use protocol::jsonrpc;
+
+use crate::connection::Connection;
+use crate::deliveries::Mark;
+use crate::error::Error;
+use crate::metrics::Meter;
+use crate::stream::{EventStream, Message, Next};
+
+/// What a method answers when nothing is wrong with the request.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// A result: the JSON text of an object.
+    Result {
+        json: Bytes,
+        mark: Option<Mark>,
+        /// Metric label `outcome`.
+        label: &'static str,
+    },
+    /// The stored JSON-RPC error of a task.
+    Failed {
+        error: Bytes,
+        mark: Option<Mark>,
+        /// Metric label `outcome`.
+        label: &'static str,
+    },
+}
+
+impl Reply {
+    /// A result without consequences.
+    pub(crate) fn ok(json: Bytes) -> Self {
+        Self::Result {
+            json,
+            mark: None,
+            label: "ok",
+        }
+    }
+}
+
+/// A finished request.
+pub(crate) struct Finished {
+    status: StatusCode,
+    message: Message,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// An answer, whole or open.
+pub(crate) enum Answer {
+    Whole(Finished),
+    Stream(EventStream),
+    /// An accepted notification.
+    Accepted,
+}
+
+impl Finished {
+    /// The message alone, for a stream whose HTTP status left long ago.
+    pub(crate) fn into_message(self) -> Message {
+        self.message
+    }
+
+    /// Ends a request: logs a refusal once, and tells the meter.
+    pub(crate) fn new(
+        id: Option<&RequestId>,
+        result: Result<Reply, Error>,
+        meter: &mut Meter,
+    ) -> Self {
+        match result {
+            Ok(Reply::Result { json, mark, label }) => {
+                meter.outcome(label);
+                let id = id.expect("only requests are answered with a result");
+                Self::ok(jsonrpc::response(id, &json), mark)
+            }
+            Ok(Reply::Failed { error, mark, label }) => {
+                meter.outcome(label);
+                Self::ok(jsonrpc::error_response_raw(id, &error), mark)
+            }
+            Err(error) => Self::refused(id, &error, meter),
+        }
+    }
+
+    fn ok(json: Bytes, mark: Option<Mark>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            message: Message {
+                json: one_line(json),
+                mark,
+            },
+            headers: Vec::new(),
+        }
+    }
+
+    fn refused(id: Option<&RequestId>, error: &Error, meter: &mut Meter) -> Self {
+        let row = error.row();
+        error.log(&row);
+        meter.outcome(row.label);
+        let mut headers = Vec::new();
+        if let Some(seconds) = row.retry_after {
+            headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
+        }
+        match error {
+            Error::MethodNotAllowed => headers.push((ALLOW, HeaderValue::from_static("POST"))),
+            // What is left of the body is not worth reading.
+            Error::BodyTooLarge { .. } | Error::BodyTimeout | Error::BodyBroken => {
+                headers.push((CONNECTION, HeaderValue::from_static("close")));
+            }
+            _ => {}
+        }
+        Self {
+            status: row.status,
+            message: Message {
+                json: one_line(jsonrpc::error_response(id, &row.error)),
+                mark: None,
+            },
+            headers,
+        }
+    }
+
+    /// With the challenge that a 401 or 403 carries (RFC 6750 §3).
+    pub(crate) fn challenged(mut self, challenge: Option<String>) -> Self {
+        let value = challenge.and_then(|text| HeaderValue::from_str(&text).ok());
+        self.headers
+            .extend(value.map(|value| (WWW_AUTHENTICATE, value)));
+        self
+    }
+}
+
+/// JSON without raw line breaks, which stored JSON may have between its tokens: a stream's
+/// message is one line, and inside of strings they are escaped anyway.
+pub(crate) fn one_line(json: Bytes) -> Bytes {
+    if !json.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        return json;
+    }
+    json.iter()
+        .map(|byte| match byte {
+            b'\n' | b'\r' => b' ',
+            other => *other,
+        })
+        .collect()
+}
+
+impl Answer {
+    /// As HTTP.
+    pub(crate) fn into_response(self, connection: Arc<Connection>) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        let json = HeaderValue::from_static("application/json");
+        match self {
+            Self::Accepted => *response.status_mut() = StatusCode::ACCEPTED,
+            Self::Whole(finished) => {
+                *response.status_mut() = finished.status;
+                response.headers_mut().extend(finished.headers);
+                response.headers_mut().insert(CONTENT_TYPE, json);
+                *response.body_mut() = Body {
+                    kind: Kind::Whole(Some(finished.message)),
+                    connection: Some(connection),
+                };
+            }
+            Self::Stream(stream) => {
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+                headers.insert(
+                    HeaderName::from_static("x-accel-buffering"),
+                    HeaderValue::from_static("no"),
+                );
+                *response.body_mut() = Body {
+                    kind: Kind::Stream(Box::new(stream)),
+                    connection: Some(connection),
+                };
+            }
+        }
+        response
+            .headers_mut()
+            .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+/// The body of an answer; tells its connection when its last bytes are on their way.
+pub(crate) struct Body {
+    kind: Kind,
+    connection: Option<Arc<Connection>>,
+}
+
+enum Kind {
+    Whole(Option<Message>),
+    Stream(Box<EventStream>),
+}
+
+impl Body {
+    fn empty() -> Self {
+        Self {
+            kind: Kind::Whole(None),
+            connection: None,
+        }
+    }
+
+    /// A body of its own, for answers that no method gives.
+    pub(crate) fn of(json: Bytes) -> Self {
+        Self {
+            kind: Kind::Whole(Some(Message { json, mark: None })),
+            connection: None,
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        let (bytes, mark) = match &mut this.kind {
+            Kind::Whole(message) => match message.take() {
+                None => return Poll::Ready(None),
+                Some(message) => (message.json, message.mark),
+            },
+            Kind::Stream(stream) => match std::task::ready!(stream.poll_next(cx)) {
+                Next::End => return Poll::Ready(None),
+                Next::Comment => (Bytes::from_static(b": still here\n\n"), None),
+                Next::Message(message) => (event(&message.json), message.mark),
+            },
+        };
+        if let (Some(mark), Some(connection)) = (mark, &this.connection) {
+            connection.sending(mark);
+        }
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.kind, Kind::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Whole(message) => {
+                SizeHint::with_exact(message.as_ref().map_or(0, |m| m.json.len() as u64))
+            }
+            Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// One event (WHATWG HTML §9.2.6). The message is one line.
+fn event(json: &Bytes) -> Bytes {
+    let mut event = Vec::with_capacity(json.len() + 8);
+    event.extend_from_slice(b"data: ");
+    event.extend_from_slice(json);
+    event.extend_from_slice(b"\n\n");
+    Bytes::from(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pretty_printed_json_becomes_one_line() {
+        let pretty = Bytes::from_static(b"{\r\n  \"a\": \"x\\ny\"\n}");
+        assert_eq!(&one_line(pretty)[..], b"{    \"a\": \"x\\ny\" }");
+        let plain = Bytes::from_static(b"{}");
+        assert_eq!(
+            one_line(plain.clone()).as_ptr(),
+            plain.as_ptr(),
+            "not copied"
+        );
+    }
+}

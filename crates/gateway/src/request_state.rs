@@ -1,0 +1,260 @@
+//! `requestState`: what a caller carries from one round of questions to the next.
+//!
+//! It comes back from the client, so it is attacker-controlled (MCP 2026-07-28 §Multi Round-Trip
+//! Requests): sealed by authenticated encryption, and bound to the method, the principal, the
+//! tool and the arguments. Its expiry is the hold of the task's row: by Postgres' clock, the
+//! same on every replica, and never by the clock of whoever opens it.
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use protocol::TaskId;
+use serde::{Deserialize, Serialize};
+use store::Principal;
+
+const NONCE_BYTES: usize = 24;
+const TEXT_BYTES_MAX: usize = 4096;
+/// Names the use and the format, so that nothing sealed elsewhere with the same key opens here.
+const PURPOSE: &[u8] = b"mcp-tasks/requestState/1/tools/call";
+
+/// What a state says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The parked task; its id never leaves readable.
+    #[serde(rename = "i")]
+    pub(crate) id: TaskId,
+    /// Which round of questions it was handed out for.
+    #[serde(rename = "r")]
+    pub(crate) round: i32,
+    #[serde(rename = "p")]
+    principal: (String, String),
+    #[serde(rename = "t")]
+    tool: String,
+    #[serde(rename = "d")]
+    digest: [u8; 32],
+}
+
+/// What a state must fit: the call it comes with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Binding<'a> {
+    pub(crate) principal: &'a Principal,
+    pub(crate) tool: &'a str,
+    /// SHA-256 of the arguments' canonical JSON.
+    pub(crate) digest: &'a [u8; 32],
+}
+
+/// Why a state is not accepted. One answer for all reasons but the harmless one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Not sealed by us, damaged, or of another caller.
+    Invalid,
+    /// Ours, for the same caller, but for another call.
+    OtherCall,
+}
+
+/// The keys: the first seals, all open.
+pub(crate) struct Keys(Vec<XChaCha20Poly1305>);
+
+impl Keys {
+    /// From settings that [`Config::validate`](crate::Config::validate) accepted.
+    pub(crate) fn new(texts: &[String]) -> Result<Self, String> {
+        let keys = texts.iter().map(|text| {
+            let key = read_key(text)?;
+            Ok(XChaCha20Poly1305::new((&key).into()))
+        });
+        Ok(Self(keys.collect::<Result<_, String>>()?))
+    }
+
+    /// Seals a state; `None` when no key is configured.
+    pub(crate) fn seal(&self, id: TaskId, round: i32, binding: Binding<'_>) -> Option<String> {
+        let cipher = self.0.first()?;
+        let state = State {
+            id,
+            round,
+            principal: owner(binding.principal),
+            tool: binding.tool.to_owned(),
+            digest: *binding.digest,
+        };
+        let plain = serde_json::to_vec(&state).expect("strings and numbers always print");
+        let mut sealed = vec![0_u8; NONCE_BYTES];
+        getrandom::fill(&mut sealed)
+            .expect("the operating system's random source is ready once a process runs");
+        let payload = Payload {
+            msg: &plain,
+            aad: PURPOSE,
+        };
+        let cipher_text = cipher
+            .encrypt(XNonce::from_slice(&sealed), payload)
+            .expect("a state is far below the cipher's limit");
+        sealed.extend_from_slice(&cipher_text);
+        Some(BASE64_URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// Opens a state that came with a call.
+    pub(crate) fn open(&self, text: &str, binding: Binding<'_>) -> Result<State, Refused> {
+        let state = self.decrypt(text).ok_or(Refused::Invalid)?;
+        if state.principal != owner(binding.principal) {
+            return Err(Refused::Invalid);
+        }
+        if state.tool != binding.tool || state.digest != *binding.digest {
+            return Err(Refused::OtherCall);
+        }
+        Ok(state)
+    }
+
+    fn decrypt(&self, text: &str) -> Option<State> {
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        let sealed = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (nonce, cipher_text) = sealed.split_at_checked(NONCE_BYTES)?;
+        let plain = self.0.iter().find_map(|cipher| {
+            let payload = Payload {
+                msg: cipher_text,
+                aad: PURPOSE,
+            };
+            cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
+        })?;
+        serde_json::from_slice(&plain).ok()
+    }
+}
+
+fn owner(principal: &Principal) -> (String, String) {
+    (principal.issuer.clone(), principal.subject.clone())
+}
+
+/// Reads one key of the configuration: 32 bytes in hex or base64.
+pub(crate) fn read_key(text: &str) -> Result<[u8; 32], String> {
+    let text = text.trim();
+    let bytes = match from_hex(text) {
+        Some(bytes) => bytes,
+        None => BASE64_STANDARD
+            .decode(text)
+            .or_else(|_| BASE64_URL_SAFE_NO_PAD.decode(text))
+            .map_err(|_| "neither hex nor base64".to_owned())?,
+    };
+    let length = bytes.len();
+    bytes
+        .try_into()
+        .map_err(|_| format!("{length} bytes long; it must be 32 random bytes"))
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..32)
+        .map(|at| u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn principal(subject: &str) -> Principal {
+        Principal::verified("dev".to_owned(), subject.to_owned(), None)
+    }
+
+    fn keys(bytes: &[u8]) -> Keys {
+        let texts: Vec<String> = bytes
+            .iter()
+            .map(|byte| BASE64_STANDARD.encode([*byte; 32]))
+            .collect();
+        Keys::new(&texts).unwrap()
+    }
+
+    #[test]
+    fn what_was_sealed_opens_for_the_same_call_only() {
+        let keys = keys(&[1]);
+        let (alice, bob, id) = (principal("alice"), principal("bob"), TaskId::new(0));
+        let binding = Binding {
+            principal: &alice,
+            tool: "deploy",
+            digest: &[7; 32],
+        };
+        let text = keys.seal(id, 2, binding).unwrap();
+        let state = keys.open(&text, binding).unwrap();
+        assert_eq!((state.id, state.round), (id, 2));
+        assert_ne!(
+            text,
+            keys.seal(id, 2, binding).unwrap(),
+            "states never repeat"
+        );
+        for (other, refused) in [
+            (
+                Binding {
+                    principal: &bob,
+                    ..binding
+                },
+                Refused::Invalid,
+            ),
+            (
+                Binding {
+                    tool: "destroy",
+                    ..binding
+                },
+                Refused::OtherCall,
+            ),
+            (
+                Binding {
+                    digest: &[8; 32],
+                    ..binding
+                },
+                Refused::OtherCall,
+            ),
+        ] {
+            assert_eq!(keys.open(&text, other), Err(refused));
+        }
+    }
+
+    #[test]
+    fn every_damage_is_noticed() {
+        let keys = keys(&[1]);
+        let alice = principal("alice");
+        let binding = Binding {
+            principal: &alice,
+            tool: "deploy",
+            digest: &[7; 32],
+        };
+        let text = keys.seal(TaskId::new(0), 0, binding).unwrap();
+        assert_eq!(
+            keys.open(&format!("{text}-TAMPERED"), binding),
+            Err(Refused::Invalid)
+        );
+        for at in 0..text.len() {
+            let mut damaged = text.clone().into_bytes();
+            damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
+            let damaged = String::from_utf8(damaged).unwrap();
+            assert!(keys.open(&damaged, binding).is_err(), "at {at}");
+        }
+        for junk in ["", "A", "=", "☃", &"A".repeat(10_000), &text[..40]] {
+            assert_eq!(keys.open(junk, binding), Err(Refused::Invalid));
+        }
+    }
+
+    #[test]
+    fn keys_rotate() {
+        let alice = principal("alice");
+        let binding = Binding {
+            principal: &alice,
+            tool: "deploy",
+            digest: &[7; 32],
+        };
+        let text = keys(&[1]).seal(TaskId::new(0), 0, binding).unwrap();
+        assert!(keys(&[2, 1]).open(&text, binding).is_ok());
+        assert!(keys(&[2]).open(&text, binding).is_err());
+        assert!(keys(&[]).seal(TaskId::new(0), 0, binding).is_none());
+        assert!(keys(&[]).open(&text, binding).is_err());
+    }
+
+    #[test]
+    fn keys_are_32_bytes_in_hex_or_base64() {
+        assert_eq!(read_key(&"0f".repeat(32)), Ok([15; 32]));
+        assert_eq!(read_key(&BASE64_STANDARD.encode([200; 32])), Ok([200; 32]));
+        for bad in ["", "short", &"0f".repeat(31), &"zz".repeat(32)] {
+            assert!(read_key(bad).is_err(), "{bad}");
+        }
+    }
+}

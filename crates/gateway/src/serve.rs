@@ -1,0 +1,178 @@
+//! The accept loop and its end: connections over HTTP/1 and HTTP/2, each in a task of its own,
+//! and a drain that neither cuts off an answer nor waits for one for ever.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Shared;
+use crate::connection::{Connection, Socket};
+use crate::layers::Layers;
+use crate::metrics::Level;
+
+/// Streams of one HTTP/2 connection at once.
+const STREAMS_MAX: u32 = 256;
+/// A peer over HTTP/2 that does not answer a ping in this time is gone.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// After the listener refused (out of file descriptors, most likely): spinning frees none.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs what HTTP/2 connections spawn as tasks that the drain waits for.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Tracked
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// Accepts until `shared.closing`, and returns when all connections have ended.
+pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
+    let limits = &shared.config.limits;
+    let connections = TaskTracker::new();
+    let cut = CancellationToken::new();
+    let server = Arc::new(Server {
+        builder: builder(&shared, &connections),
+        layers: Layers::new(Arc::clone(&shared)),
+        silence_max: limits.header_read_timeout,
+        cut: cut.clone(),
+    });
+    let places = Arc::new(Semaphore::new(limits.connections_max));
+    while let Some((stream, place)) = accept(&shared, &listener, &places).await {
+        let server = Arc::clone(&server);
+        connections.spawn(server.connection(Arc::clone(&shared), stream, place));
+    }
+    drop(listener);
+    connections.close();
+    let deadline = shared.config.drain_deadline;
+    if tokio::time::timeout(deadline, connections.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            connections = connections.len(),
+            "cutting off what did not end in time"
+        );
+        cut.cancel();
+        connections.wait().await;
+    }
+}
+
+/// The next connection and its place; `None` when no more are taken.
+async fn accept(
+    shared: &Shared,
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let accepting = async {
+        let place = Arc::clone(places).acquire_owned().await;
+        let place = place.expect("the semaphore is never closed");
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return (stream, place),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => {
+                    tracing::warn!(error = %error, "could not accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = shared.closing.cancelled() => None,
+        accepted = accepting => Some(accepted),
+    }
+}
+
+/// The peer gave up before it was accepted.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}
+
+fn builder(shared: &Shared, connections: &TaskTracker) -> auto::Builder<Tracked> {
+    let limits = &shared.config.limits;
+    let mut builder = auto::Builder::new(Tracked(connections.clone()));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read_timeout)
+        .max_buf_size(limits.header_bytes_max);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING_TIMEOUT)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
+
+struct Server {
+    builder: auto::Builder<Tracked>,
+    layers: Layers,
+    /// How long a connection may say nothing before its first request.
+    silence_max: Duration,
+    /// Ends every connection, whatever it does.
+    cut: CancellationToken,
+}
+
+impl Server {
+    async fn connection(
+        self: Arc<Self>,
+        shared: Arc<Shared>,
+        stream: TcpStream,
+        _place: OwnedSemaphorePermit,
+    ) {
+        let _level = Level::raise(&shared.metrics.connections, 1);
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(error = %error, "TCP_NODELAY could not be set");
+        }
+        let connection = Connection::new(shared.deliveries.clone());
+        let service = TowerToHyperService::new(self.layers.service(Arc::clone(&connection)));
+        let socket = TokioIo::new(Socket::new(stream, Arc::clone(&connection)));
+        let mut serving = std::pin::pin!(self.builder.serve_connection(socket, service));
+        // Until it knows the version of HTTP, hyper waits without a limit.
+        let mut silent = std::pin::pin!(tokio::time::sleep(self.silence_max));
+        let (mut draining, mut unheard) = (false, true);
+        loop {
+            tokio::select! {
+                ended = serving.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(error, "connection ended with an error");
+                    }
+                    return;
+                }
+                () = shared.closing.cancelled(), if !draining => {
+                    draining = true;
+                    serving.as_mut().graceful_shutdown();
+                }
+                () = silent.as_mut(), if unheard => {
+                    unheard = false;
+                    if !connection.has_spoken() {
+                        return;
+                    }
+                }
+                () = self.cut.cancelled() => return,
+            }
+        }
+    }
+}
