@@ -1,0 +1,71 @@
+//! Settings of a worker.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[worker]`: running tools.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Jobs at once.
+    pub slots: usize,
+    /// After a tool was told to stop, how long it may take before its work is dropped.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub stop_grace: Duration,
+    /// After SIGTERM, how long running jobs may go on before they are stopped and handed back.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub drain_deadline: Duration,
+    /// Between two signs of life for the tools it serves.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub publish_interval: Duration,
+    /// Between two written status messages of one job.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub status_interval: Duration,
+    /// Output of one step, at most (bytes).
+    pub step_bytes_max: usize,
+    /// Result of a tool, at most (bytes), if its policy says nothing.
+    pub result_bytes_max: usize,
+    /// Status message, at most (bytes); more is cut.
+    pub status_bytes_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            slots: 100,
+            stop_grace: Duration::from_secs(5),
+            drain_deadline: Duration::from_secs(10),
+            publish_interval: Duration::from_secs(20),
+            status_interval: Duration::from_millis(250),
+            step_bytes_max: 1024 * 1024,
+            result_bytes_max: 8 * 1024 * 1024,
+            status_bytes_max: 1024,
+        }
+    }
+}
+
+impl Config {
+    /// Everything wrong with these settings, each naming its field; empty when they work.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.slots == 0 {
+            problems.push("worker.slots: must be at least 1".to_owned());
+        }
+        if self.publish_interval < Duration::from_secs(1)
+            || self.publish_interval > Duration::from_secs(30)
+        {
+            problems.push(format!(
+                "worker.publish_interval: {:?} is not between 1s and 30s",
+                self.publish_interval
+            ));
+        }
+        problems
+    }
+}

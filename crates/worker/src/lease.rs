@@ -1,0 +1,257 @@
+//! Leases: one heartbeat for all jobs, and the worker's own clock that lets go of a job before
+//! its lease ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use protocol::TaskId;
+use store::{Claim, StopReason, Store};
+use tokio::sync::{Notify, watch};
+
+use crate::metrics::Metrics;
+
+/// How often the worker's own clock is looked at.
+const CLOCK: Duration = Duration::from_millis(200);
+
+/// What a job is told; later ones override earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Order {
+    /// Go on.
+    Work,
+    /// The worker ends: stop soon, another one goes on.
+    Drain,
+    /// Stop, and say so in the row.
+    Stop,
+    /// The task is somebody else's: drop everything, write nothing.
+    Lost,
+}
+
+/// One running job.
+pub(crate) struct Job {
+    pub(crate) claim: Arc<Claim>,
+    order: watch::Sender<Order>,
+    renewed: Mutex<Instant>,
+    told: Mutex<Option<Instant>>,
+    /// By then even a tool that must be dropped has ended.
+    overdue: Instant,
+}
+
+impl Job {
+    pub(crate) fn orders(&self) -> watch::Receiver<Order> {
+        self.order.subscribe()
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        *self.order.borrow()
+    }
+
+    /// Since when it has been told anything but to go on.
+    pub(crate) fn told(&self) -> Option<Instant> {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tell(&self, order: Order) -> bool {
+        let raised = self.order.send_if_modified(|current| {
+            let higher = order > *current;
+            if higher {
+                *current = order;
+            }
+            higher
+        });
+        if raised {
+            self.told
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert_with(Instant::now);
+        }
+        raised
+    }
+
+    fn renew(&self, sent: Instant) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+    }
+
+    fn unrenewed(&self) -> Duration {
+        self.renewed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .elapsed()
+    }
+}
+
+/// All running jobs of a worker.
+#[derive(Clone)]
+pub(crate) struct Leases {
+    store: Store,
+    metrics: Metrics,
+    jobs: Arc<Mutex<HashMap<TaskId, Arc<Job>>>>,
+    beat_now: Arc<Notify>,
+    stop_grace: Duration,
+}
+
+/// Keeps a job among the running ones.
+pub(crate) struct Kept {
+    leases: Leases,
+    pub(crate) job: Arc<Job>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut jobs = self.leases.lock();
+        let id = self.job.claim.id();
+        // A later claim of the same task may stand there already.
+        if jobs.get(&id).is_some_and(|job| Arc::ptr_eq(job, &self.job)) {
+            jobs.remove(&id);
+        }
+        self.leases
+            .metrics
+            .running
+            .set(i64::try_from(jobs.len()).unwrap_or(i64::MAX));
+    }
+}
+
+impl Leases {
+    pub(crate) fn new(store: Store, metrics: Metrics, stop_grace: Duration) -> Self {
+        Self {
+            store,
+            metrics,
+            jobs: Arc::default(),
+            beat_now: Arc::default(),
+            stop_grace,
+        }
+    }
+
+    /// Keeps the lease of a claim that was asked for at `sent`.
+    pub(crate) fn keep(&self, claim: Arc<Claim>, sent: Instant) -> Kept {
+        let overdue = sent + claim.work_left + self.stop_grace;
+        let job = Arc::new(Job {
+            order: watch::Sender::new(Order::Work),
+            renewed: Mutex::new(sent),
+            told: Mutex::default(),
+            overdue,
+            claim,
+        });
+        let mut jobs = self.lock();
+        if let Some(earlier) = jobs.insert(job.claim.id(), Arc::clone(&job)) {
+            earlier.tell(Order::Lost);
+        }
+        self.metrics
+            .running
+            .set(i64::try_from(jobs.len()).unwrap_or(i64::MAX));
+        drop(jobs);
+        Kept {
+            leases: self.clone(),
+            job,
+        }
+    }
+
+    /// Asks for a heartbeat at once: something may have changed for a job.
+    pub(crate) fn beat_now(&self) {
+        self.beat_now.notify_one();
+    }
+
+    /// Tells every job.
+    pub(crate) fn tell_all(&self, order: Order) {
+        for job in self.all() {
+            job.tell(order);
+        }
+    }
+
+    /// Renews the leases for as long as the worker lives.
+    pub(crate) async fn run(&self) {
+        tokio::join!(self.beat(), self.watch_clock());
+    }
+
+    /// The tool of a job whose work should have ended long ago: it neither awaits nor returns,
+    /// so nothing inside this process can stop it.
+    pub(crate) fn stuck(&self) -> Option<String> {
+        let patience = self.stop_grace + Duration::from_secs(5);
+        let stuck = |job: &Arc<Job>| {
+            job.told().is_some_and(|told| told.elapsed() > patience)
+                || Instant::now() > job.overdue + patience
+        };
+        self.all()
+            .into_iter()
+            .find(stuck)
+            .map(|job| job.claim.tool.clone())
+    }
+
+    async fn beat(&self) {
+        let interval = self.store.config().heartbeat;
+        // A heartbeat that waits for longer than the next one is of no use.
+        let store = self.store.with_wait(interval);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = self.beat_now.notified() => {}
+            }
+            let jobs = self.all();
+            if jobs.is_empty() {
+                continue;
+            }
+            let sent = Instant::now();
+            match store.heartbeat(jobs.iter().map(|job| &*job.claim)).await {
+                Ok(beats) => {
+                    self.metrics.heartbeats.with_label_values(&["ok"]).inc();
+                    for job in jobs {
+                        let beat = beats.iter().find(|beat| beat.id == job.claim.id());
+                        self.apply(&job, beat.map(|beat| beat.stop), sent);
+                    }
+                }
+                Err(error) => {
+                    self.metrics.heartbeats.with_label_values(&["failed"]).inc();
+                    tracing::warn!(error = ?error, "heartbeat failed");
+                }
+            }
+        }
+    }
+
+    fn apply(&self, job: &Job, beat: Option<Option<StopReason>>, sent: Instant) {
+        match beat {
+            // It may have ended between the question and the answer.
+            None if !self.lock().contains_key(&job.claim.id()) => {}
+            None => {
+                if job.tell(Order::Lost) {
+                    self.metrics
+                        .leases_lost
+                        .with_label_values(&["refused"])
+                        .inc();
+                    tracing::warn!(task.id = %job.claim.id(), attempt = job.claim.attempt(), "fenced: the task is somebody else's");
+                }
+            }
+            Some(stop) => {
+                job.renew(sent);
+                if let Some(reason) = stop
+                    && job.tell(Order::Stop)
+                {
+                    tracing::info!(task.id = %job.claim.id(), reason = reason.as_str(), "told to stop");
+                }
+            }
+        }
+    }
+
+    /// Postgres decides who owns a task; this only makes sure that the worker has let go of it
+    /// before Postgres may give it to another, whatever it can or cannot reach.
+    async fn watch_clock(&self) {
+        let lease = self.store.config().lease;
+        let margin = (lease / 4).min(Duration::from_secs(2));
+        loop {
+            tokio::time::sleep(CLOCK).await;
+            for job in self.all() {
+                if job.unrenewed() > lease.saturating_sub(margin) && job.tell(Order::Lost) {
+                    self.metrics.leases_lost.with_label_values(&["clock"]).inc();
+                    tracing::warn!(task.id = %job.claim.id(), "lease not renewed in time: the work is dropped");
+                }
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Job>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Arc<Job>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

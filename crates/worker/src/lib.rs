@@ -1,0 +1,213 @@
+//! Runs attempts, and is the API for whoever writes a tool.
+//!
+//! ```
+//! # use mcp_tasks_worker as worker;
+//! use serde::Deserialize;
+//! use serde_json::json;
+//! use worker::{Arguments, CallToolResult, Context, Definition, Step, Tool, ToolError, ToolSpec};
+//!
+//! struct Deploy;
+//!
+//! #[derive(Deserialize)]
+//! struct Wanted {
+//!     service: String,
+//! }
+//!
+//! #[derive(Deserialize)]
+//! struct Approval {
+//!     go: bool,
+//! }
+//!
+//! #[worker::async_trait]
+//! impl Tool for Deploy {
+//!     fn spec(&self) -> ToolSpec {
+//!         let schema = json!({
+//!             "type": "object",
+//!             "properties": { "service": { "type": "string" } },
+//!             "required": ["service"]
+//!         });
+//!         ToolSpec::new(Definition::new("deploy", &schema).with_description("Deploys a service."))
+//!     }
+//!
+//!     async fn call(
+//!         &self,
+//!         context: &mut Context,
+//!         arguments: Arguments,
+//!     ) -> Result<CallToolResult, ToolError> {
+//!         let Wanted { service } = arguments.parse()?;
+//!         context.progress(format!("building {service}")).await;
+//!         // Journaled: a replay gets this image and builds nothing.
+//!         let image: String = context
+//!             .step(Step::new("build").idempotent(), |info| async move {
+//!                 Ok(format!("{service}@{}", info.idempotency_key))
+//!             })
+//!             .await?;
+//!         // Ends the job; it starts again from the top when somebody has answered.
+//!         let schema = json!({ "type": "object", "properties": { "go": { "type": "boolean" } } });
+//!         let approval = context.elicit::<Approval>("approve", "Deploy?", schema).await?;
+//!         if !approval.accepted().is_some_and(|approval| approval.go) {
+//!             return Ok(CallToolResult::text("not deployed"));
+//!         }
+//!         context.step(Step::new("deploy"), |_| async move { Ok(()) }).await?;
+//!         Ok(CallToolResult::text(format!("deployed {image}")))
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! // No servers needed to test it.
+//! let run = worker::testkit::Kit::new(Deploy)
+//!     .arguments(json!({ "service": "web" }))
+//!     .answer("approve", json!({ "action": "accept", "content": { "go": true } }))
+//!     .run()
+//!     .await;
+//! assert!(run.result().unwrap().content[0].as_text().unwrap().starts_with("deployed web@"));
+//! assert_eq!(run.acts(), ["build", "deploy"]);
+//! # });
+//! ```
+//!
+//! Architecture invariant: this crate never serves a request, and never holds a connection or a
+//! transaction while a tool runs.
+
+mod attempt;
+mod backend;
+pub mod config;
+mod context;
+mod error;
+mod lease;
+mod metrics;
+mod publish;
+mod pull;
+mod question;
+mod store_backend;
+pub mod testkit;
+mod tool;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use async_trait::async_trait;
+pub use config::Config;
+pub use context::{Context, Step, StepInfo};
+pub use error::ToolError;
+pub use protocol::input::InputRequest;
+pub use protocol::progress::Progress;
+pub use protocol::tools::{CallToolResult, Content, Tool as Definition, ToolAnnotations};
+pub use question::{Answers, Elicited, Question};
+pub use store::{Backoff, OnLost, TaskSupport, ToolPolicy, ToolSpec};
+pub use tool::{Arguments, BadTool, Tool, ToolSet};
+
+use queue::Queue;
+use store::Store;
+use telemetry::{Health, Registry};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Polls of Redis last 2 s at most; a worker that has not polled for so long does nothing.
+const POLL_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// Why a worker ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A tool neither awaits nor returns, so that nothing in this process can stop it. The
+    /// process must exit; its other jobs were handed back.
+    #[error("tool {tool} was told to stop and neither awaits nor returns: this process must exit")]
+    Stuck {
+        /// The tool.
+        tool: String,
+    },
+}
+
+/// The worker process: a set of tools, run for the tasks that call for them.
+pub struct Worker {
+    parts: attempt::Parts,
+    tools: ToolSet,
+    health: Health,
+}
+
+impl Worker {
+    /// A worker that serves `tools`. Nothing runs before [`Worker::run`].
+    #[must_use]
+    pub fn new(
+        config: Config,
+        store: Store,
+        queue: Queue,
+        tools: ToolSet,
+        registry: &Registry,
+        health: Health,
+    ) -> Self {
+        let metrics = metrics::Metrics::new(registry);
+        metrics
+            .slots
+            .set(i64::try_from(config.slots).unwrap_or(i64::MAX));
+        let leases = lease::Leases::new(store.clone(), metrics.clone(), config.stop_grace);
+        let parts = attempt::Parts {
+            store,
+            queue,
+            config: Arc::new(config),
+            leases,
+            metrics,
+        };
+        Self {
+            parts,
+            tools,
+            health,
+        }
+    }
+
+    /// Runs jobs until `shutdown`, then lets them finish until the drain deadline and hands the
+    /// rest back without spending a try.
+    ///
+    /// # Errors
+    /// [`Error::Stuck`]: the process must exit.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
+        let observations = publish::Observations::default();
+        let publisher = publish::Publisher {
+            store: self.parts.store.clone(),
+            queue: self.parts.queue.clone(),
+            tools: self.tools.clone(),
+            observations: observations.clone(),
+            interval: self.parts.config.publish_interval,
+            published: self.health.check("tools"),
+        };
+        let leases = self.parts.leases.clone();
+        // A new name at every boot: nobody takes another's orphans for his own.
+        let puller = pull::Puller {
+            parts: self.parts,
+            tools: self.tools,
+            name: Uuid::new_v4().to_string().into(),
+            observations,
+            alive: self.health.liveness("poll", POLL_AGE_MAX),
+        };
+        let ending = shutdown.child_token();
+        let pulling = puller.run(ending.clone());
+        let watching = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if let Some(tool) = leases.stuck() {
+                    tracing::error!(
+                        tool.name = tool,
+                        "a tool cannot be stopped, the worker ends"
+                    );
+                    ending.cancel();
+                    return tool;
+                }
+            }
+        };
+        let background = async { tokio::join!(publisher.run(), leases.run()) };
+        let work = async {
+            tokio::pin!(pulling, watching);
+            tokio::select! {
+                _jobs = &mut pulling => Ok(()),
+                tool = &mut watching => {
+                    let _jobs = pulling.await;
+                    Err(Error::Stuck { tool })
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = work => ended,
+            _ = background => Ok(()),
+        }
+    }
+}

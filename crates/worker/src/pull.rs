@@ -1,0 +1,218 @@
+//! From hint to job: a bounded number of places, filled from Redis, and from Postgres while
+//! Redis is away.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use protocol::TaskId;
+use queue::{Consumer, Event, Hint, Lane};
+use store::{ClaimRequest, UnhintedFilter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::attempt::{self, Outcome, Parts};
+use crate::publish::Observations;
+use crate::tool::ToolSet;
+
+/// Between two looks into Postgres while Redis is away.
+const FALLBACK_PAUSE: Duration = Duration::from_secs(2);
+
+/// Fills the places until `shutdown`, then gives back the jobs that still run.
+pub(crate) struct Puller {
+    pub(crate) parts: Parts,
+    pub(crate) tools: ToolSet,
+    pub(crate) name: Arc<str>,
+    pub(crate) observations: Observations,
+    pub(crate) alive: telemetry::Beat,
+}
+
+impl Puller {
+    pub(crate) async fn run(&self, shutdown: CancellationToken) -> JoinSet<()> {
+        let slots = Arc::new(Semaphore::new(self.parts.config.slots));
+        let mut changes = self.tools.changes();
+        let mut consumer = self.parts.queue.consumer(self.lanes());
+        let mut jobs = JoinSet::new();
+        // Hints are acknowledged by whoever ran them, but only the reader can do it.
+        let (done, mut finished) = tokio::sync::mpsc::unbounded_channel::<Hint>();
+        while !shutdown.is_cancelled() {
+            self.alive.beat();
+            while jobs.try_join_next().is_some() {}
+            let free = slots.available_permits();
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                Some(hint) = finished.recv() => consumer.ack(&hint).await,
+                _ = changes.changed() => consumer.set_lanes(self.lanes()).await,
+                // Full: wait for a place; what stays in Redis is there for others.
+                _ = slots.acquire(), if free == 0 => {}
+                hints = consumer.next(free), if free > 0 => match hints {
+                    Ok(hints) => for hint in hints {
+                        let Ok(place) = Arc::clone(&slots).try_acquire_owned() else {
+                            consumer.hand_back(hint).await;
+                            continue;
+                        };
+                        let job = self.job(hint.id, hint.lane.clone(), place, "redis");
+                        let done = done.clone();
+                        jobs.spawn(async move {
+                            job.await;
+                            // The reader may be gone already; the hint is then reclaimed.
+                            let _ = done.send(hint);
+                        });
+                    },
+                    Err(_) => {
+                        self.pull_from_postgres(&slots, &mut jobs).await;
+                        tokio::select! {
+                            () = shutdown.cancelled() => break,
+                            () = tokio::time::sleep(FALLBACK_PAUSE) => {}
+                        }
+                    }
+                },
+            }
+        }
+        drop(done);
+        self.hand_over(consumer, finished, &mut jobs).await;
+        jobs
+    }
+
+    /// The end: jobs finish or are told to, their hints are acknowledged as they do.
+    async fn hand_over(
+        &self,
+        consumer: Consumer,
+        mut finished: tokio::sync::mpsc::UnboundedReceiver<Hint>,
+        jobs: &mut JoinSet<()>,
+    ) {
+        let soft = tokio::time::sleep(self.parts.config.drain_deadline);
+        tokio::pin!(soft);
+        let mut told = false;
+        while !jobs.is_empty() {
+            self.alive.beat();
+            if self.parts.leases.stuck().is_some() {
+                break;
+            }
+            tokio::select! {
+                Some(hint) = finished.recv() => consumer.ack(&hint).await,
+                _ = jobs.join_next() => {}
+                () = &mut soft, if !told => {
+                    tracing::info!("drain deadline: running jobs are handed back");
+                    self.parts.leases.tell_all(crate::lease::Order::Drain);
+                    told = true;
+                }
+                () = tokio::time::sleep(Duration::from_millis(500)) => {}
+            }
+        }
+        while let Ok(hint) = finished.try_recv() {
+            consumer.ack(&hint).await;
+        }
+        consumer.close().await;
+    }
+
+    async fn pull_from_postgres(&self, slots: &Arc<Semaphore>, jobs: &mut JoinSet<()>) {
+        let tools: Vec<String> = self
+            .tools
+            .specs()
+            .iter()
+            .map(|spec| spec.name().to_owned())
+            .collect();
+        let limit = i64::try_from(slots.available_permits()).unwrap_or(i64::MAX);
+        let filter = UnhintedFilter {
+            // No epoch is current: whatever was hinted, Redis cannot tell us.
+            epochs: &[],
+            age: Duration::ZERO,
+            tools: Some(&tools),
+            limit,
+        };
+        match self.parts.store.unhinted(&filter).await {
+            Ok(found) => {
+                for job in found {
+                    let Ok(place) = Arc::clone(slots).try_acquire_owned() else {
+                        return;
+                    };
+                    let lane = Lane {
+                        tool: job.tool,
+                        version: job.version,
+                    };
+                    jobs.spawn(self.job(job.id, lane, place, "postgres"));
+                }
+            }
+            Err(error) => tracing::warn!(error = ?error, "neither redis nor postgres has work"),
+        }
+    }
+
+    fn lanes(&self) -> Vec<Lane> {
+        self.tools
+            .specs()
+            .iter()
+            .flat_map(|spec| {
+                let versions = std::iter::once(spec.version).chain(spec.resumes.iter().copied());
+                versions.map(|version| Lane {
+                    tool: spec.name().to_owned(),
+                    version,
+                })
+            })
+            .collect()
+    }
+
+    fn job(
+        &self,
+        id: TaskId,
+        lane: Lane,
+        place: OwnedSemaphorePermit,
+        source: &'static str,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let parts = self.parts.clone();
+        let served = self.tools.find(&lane.tool);
+        let name = Arc::clone(&self.name);
+        let observations = self.observations.clone();
+        async move {
+            let _place = place;
+            let Some(served) = served else { return };
+            let mut resumes = served.spec.resumes.clone();
+            resumes.push(served.spec.version);
+            let request = ClaimRequest {
+                id,
+                tool: served.spec.name(),
+                version: served.spec.version,
+                resumes: &resumes,
+                token: Uuid::new_v4(),
+                worker: &name,
+            };
+            let sent = Instant::now();
+            let claim = match parts.store.claim(&request).await {
+                Ok(claim) => claim,
+                Err(error) => {
+                    tracing::warn!(error = ?error, task.id = %id, "claim failed");
+                    return;
+                }
+            };
+            let result = if claim.is_some() { "won" } else { "refused" };
+            parts.metrics.claims.with_label_values(&[result]).inc();
+            let Some(claim) = claim else { return };
+            parts.metrics.sources.with_label_values(&[source]).inc();
+            parts.metrics.waited.observe(claim.waited.as_secs_f64());
+            let stopping = listen(&parts, id);
+            let running = Box::pin(attempt::run(&parts, &served, claim, sent));
+            let outcome = tokio::select! {
+                outcome = running => outcome,
+                () = stopping => unreachable!("listening never ends"),
+            };
+            if outcome == Outcome::Completed {
+                observations.ran(&served.spec, sent.elapsed());
+            }
+        }
+    }
+}
+
+/// A stop is in the row; being told of it only makes it sooner than the next heartbeat.
+async fn listen(parts: &Parts, id: TaskId) {
+    let mut watch = parts.queue.watch_stop(id).await;
+    // One that came before we listened.
+    parts.leases.beat_now();
+    loop {
+        match watch.next().await {
+            Event::Changed | Event::Reconnected => parts.leases.beat_now(),
+            Event::Progress(_) => {}
+        }
+    }
+}
