@@ -49,7 +49,7 @@ pub fn table(common: &Common, port: Option<u16>, admin_port: u16) -> Table {
     put(&mut all, "postgres", "url", &common.postgres_url);
     put(&mut all, "redis", "url", &common.redis_url);
     put(&mut all, "auth", "mode", "dev");
-    put(&mut all, "admin", "bind", &local(admin_port));
+    put(&mut all, "admin", "listen", &local(admin_port));
     if let Some(port) = port {
         put(&mut all, "gateway", "bind", &local(port));
     }

@@ -39,7 +39,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn stand_in(config: &str) {
     let text = std::fs::read_to_string(config).expect("the configuration is there");
     let config: toml::Table = text.parse().expect("the configuration is TOML");
-    let bind = config["admin"]["bind"]
+    let bind = config["admin"]["listen"]
         .as_str()
         .expect("it has an admin address");
     let _mcp = config.get("gateway").map(|gateway| {

@@ -1,0 +1,73 @@
+# `make` lists the targets. Nothing here is needed to build: `cargo build` alone does that.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+TOOLS := $(or $(MCP_TASKS_TOOLS),.tools)
+CARGO := cargo
+# The lock file decides; a test must not change it.
+LOCKED := --locked
+
+.PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
+	build cargo-test conformance clients install
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
+		while IFS=$$'\t' read -r name what; do printf '  %-14s %s\n' "$$name" "$$what"; done
+
+dev: ## run everything on this machine (ARGS="--port 3000 --gateways 2 --workers 2 --fresh …")
+	@.ci/install dev
+	@exec $(CARGO) run -p mcp-tasks -- dev $(ARGS)
+
+test: ## everything that must pass; what .ci/run calls
+	@.ci/test
+
+check: ## what needs no servers: formatting, lints, docs, dependencies, spelling
+	@.ci/test check
+
+install: ## install what the tests need and this machine lacks (apt needs root)
+	@.ci/install test
+
+fmt: ## format the code
+	$(CARGO) fmt --all
+
+fmt-check: ## fail if the code is not formatted
+	$(CARGO) fmt --all --check
+
+clippy: ## lint everything, warnings denied
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+
+docs: ## write the generated pages under docs/ and the crates' documentation
+	$(CARGO) run -q -p mcp-tasks -- config reference > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+	$(CARGO) doc --workspace --no-deps
+
+docs-check: ## fail if a crate's documentation has a warning
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps
+
+deny: ## check licences, bans, duplicates and sources of the dependencies (offline)
+	$(TOOLS)/lint/bin/cargo-deny --offline check licenses bans sources
+
+advisories: ## check the dependencies against the advisory database (needs github.com)
+	$(TOOLS)/lint/bin/cargo-deny check advisories
+
+typos: ## check the spelling
+	$(TOOLS)/lint/bin/typos
+
+hadolint: ## lint the Dockerfile
+	$(TOOLS)/lint/bin/hadolint deploy/Dockerfile
+
+# The same selection as the tests, so that nothing is compiled twice with other features.
+build: ## build the binary and all tests
+	$(CARGO) test $(LOCKED) --workspace --no-run
+
+cargo-test: ## unit and integration tests, on real Postgres and Redis
+	$(CARGO) test $(LOCKED) --workspace
+
+conformance: install build ## the official conformance runner against three gateways
+	@.ci/conformance
+
+clients: install build ## published MCP clients (TypeScript, Python, curl) against a fresh stack
+	@.ci/clients/run
