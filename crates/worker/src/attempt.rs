@@ -10,7 +10,7 @@ use protocol::tools::CallToolResult;
 use protocol::{ErrorObject, code};
 use queue::Queue;
 use serde_json::json;
-use store::{Claim, JournalEntry, StopReason, Store, Write};
+use store::{Claim, JournalEntry, JournalKind, StopReason, Store, Write};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;

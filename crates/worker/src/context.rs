@@ -74,7 +74,8 @@ pub struct Context {
     stop: CancellationToken,
     journal: BTreeMap<i32, Vec<JournalEntry>>,
     position: i32,
-    keys: BTreeSet<String>,
+    /// Keys used in this run; a step and a question may share one.
+    keys: BTreeSet<(&'static str, String)>,
     status: watch::Sender<String>,
     reports: u64,
 }
@@ -181,7 +182,7 @@ impl Context {
         T: Serialize + DeserializeOwned + Send,
         F: Future<Output = Result<T, ToolError>> + Send,
     {
-        let seq = self.next(step.key)?;
+        let seq = self.next("step", step.key)?;
         if let Some(entry) = self.replayed_step(seq, step)? {
             if let Some(output) = entry.value.filter(|_| entry.done) {
                 return serde_json::from_slice(&output).map_err(|error| {
@@ -285,9 +286,9 @@ impl Context {
         let Some(first) = questions.first() else {
             return Ok(Answers::default());
         };
-        let seq = self.next(&first.key)?;
+        let seq = self.next("question", &first.key)?;
         for question in &questions[1..] {
-            self.claim_key(&question.key)?;
+            self.claim_key("question", &question.key)?;
         }
         let mut answers = self.replayed_answers(seq, &questions)?;
         let mut open = Vec::new();
@@ -391,23 +392,23 @@ impl Context {
     }
 
     /// The next place in the journal, for an entry of this key.
-    fn next(&mut self, key: &str) -> Result<i32, ToolError> {
-        self.claim_key(key)?;
+    fn next(&mut self, kind: &'static str, key: &str) -> Result<i32, ToolError> {
+        self.claim_key(kind, key)?;
         let seq = self.position;
         self.position += 1;
         Ok(seq)
     }
 
-    fn claim_key(&mut self, key: &str) -> Result<(), ToolError> {
+    fn claim_key(&mut self, kind: &'static str, key: &str) -> Result<(), ToolError> {
         if key.is_empty() || key.len() > 200 {
             return Err(drift(format!(
                 "the key \"{key}\" is not between 1 and 200 bytes long"
             )));
         }
-        if self.keys.insert(key.to_owned()) {
+        if self.keys.insert((kind, key.to_owned())) {
             Ok(())
         } else {
-            Err(drift(format!("the key \"{key}\" is used twice")))
+            Err(drift(format!("{kind} \"{key}\" comes twice")))
         }
     }
 

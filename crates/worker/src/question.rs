@@ -85,6 +85,12 @@ impl Question {
         self
     }
 
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     pub(crate) fn kind(&self) -> Option<InputKind> {
         self.request.kind()
     }
