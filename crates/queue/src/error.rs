@@ -1,0 +1,62 @@
+//! Why the queue could not be asked. Each means the same to a caller: go on without the hint.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// Why the queue could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting is wrong; only at start.
+    #[error("queue settings: {0}")]
+    Config(String),
+    /// Redis is known to be unreachable; nothing was sent. Safe to repeat.
+    #[error("redis is not reachable")]
+    Unavailable,
+    /// Redis did not answer within `command_timeout`. The command may still be carried out.
+    #[error("redis did not answer in time")]
+    Timeout,
+    /// The connection failed. The command may have been carried out.
+    #[error("the connection to redis failed")]
+    Connection(#[source] RedisError),
+    /// Redis refused the command (out of memory, read-only replica, missing permission).
+    #[error("redis refused the command")]
+    Refused(#[source] RedisError),
+}
+
+impl Error {
+    pub(crate) fn from_redis(error: RedisError) -> Error {
+        if breaks_connection(&error) {
+            Error::Connection(error)
+        } else {
+            Error::Refused(error)
+        }
+    }
+
+    /// The metric label of this error.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Error::Config(_) => "config",
+            Error::Unavailable => "unavailable",
+            Error::Timeout => "timeout",
+            Error::Connection(_) => "connection",
+            Error::Refused(_) => "refused",
+        }
+    }
+}
+
+/// Whether the connection is of no more use after this error. A server that turned into a replica,
+/// or is still loading, is left in the hope that the next connection reaches a better one.
+pub(crate) fn breaks_connection(error: &RedisError) -> bool {
+    let wrong_server = matches!(
+        error.kind(),
+        ErrorKind::Server(
+            ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading
+        )
+    );
+    wrong_server || error.is_io_error() || error.is_unrecoverable_error()
+}
+
+/// Whether a read failed because its stream or group is gone (`FLUSHALL`, `DEL`, a restart without
+/// data): to be made again, not an outage.
+pub(crate) fn group_is_gone(error: &RedisError) -> bool {
+    matches!(error.code(), Some("NOGROUP" | "UNBLOCKED"))
+}

@@ -1,0 +1,195 @@
+//! Hints in Redis: which tasks to look at, and that something about a task changed.
+//!
+//! Losing all of this costs time, never correctness: entries and messages carry task ids, the
+//! database holds the facts, and everything here is found again from there. Every function fails
+//! fast when Redis is down, and none retries: the caller has a better answer than waiting.
+//!
+//! Architecture invariant: this crate never knows Postgres, and no answer depends on it. No other
+//! crate sends a Redis command.
+//!
+//! | promise | where | tested in |
+//! | --- | --- | --- |
+//! | a hint reaches one consumer at a time | consumer group, `lua/take.lua` | `tests/jobs.rs` |
+//! | a hint lost on its way back is read again | `lua/recover.lua` | `tests/jobs.rs` |
+//! | a lost stream or group is made again, without an error loop | `lua/take.lua` | `tests/outages.rs` |
+//! | lost data is noticed | `epochs.rs`, `lua/touch.lua` | `tests/outages.rs` |
+//! | a consumer with something pending is never removed | `lua/reap.lua`, `lua/leave.lua` | `tests/jobs.rs` |
+//! | a watcher is told when messages may be missing | `hub.rs` | `tests/wakeups.rs` |
+
+mod backoff;
+pub mod config;
+mod consumer;
+mod epochs;
+pub mod error;
+mod hub;
+mod jobs;
+mod keys;
+mod link;
+mod metrics;
+mod reader;
+mod scripts;
+mod subscriber;
+mod wakeups;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::TaskId;
+use telemetry::Registry;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+pub use config::Config;
+pub use consumer::Consumer;
+pub use error::Error;
+pub use hub::{Event, Watch};
+pub use jobs::Hint;
+pub use keys::Lane;
+
+use crate::hub::Hub;
+use crate::link::Link;
+use crate::metrics::Metrics;
+use crate::subscriber::Subscriber;
+
+/// The queue, as one process sees it. Cheap to clone; the last clone closes the connections.
+#[derive(Clone)]
+pub struct Queue {
+    link: Arc<Link>,
+    hub: Arc<Hub>,
+    _tasks: Arc<Tasks>,
+}
+
+/// The background tasks; they end when this is dropped.
+struct Tasks {
+    _stop: DropGuard,
+    _tracker: TaskTracker,
+}
+
+impl Queue {
+    /// Sets the queue up; Redis need not be there, and is connected to in the background. Must be
+    /// called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if a setting is wrong.
+    pub fn new(config: Config, registry: &Registry) -> Result<Queue, Error> {
+        let metrics = Metrics::prepared(registry);
+        let link = Arc::new(Link::new(config, metrics.clone())?);
+        let (hub, orders) = Hub::new(metrics);
+        let shutdown = CancellationToken::new();
+        let tracker = TaskTracker::new();
+        let keeper = Arc::clone(&link);
+        let keeping = shutdown.clone();
+        tracker.spawn(async move { keeper.keep(keeping).await });
+        let catalogue = link.keys.catalogue().into();
+        let subscriber = Subscriber {
+            link: Arc::clone(&link),
+            hub: Arc::clone(&hub),
+            orders,
+            catalogue,
+        };
+        tracker.spawn(subscriber.keep(shutdown.clone()));
+        let tasks = Tasks {
+            _stop: shutdown.drop_guard(),
+            _tracker: tracker,
+        };
+        Ok(Queue {
+            link,
+            hub,
+            _tasks: Arc::new(tasks),
+        })
+    }
+
+    /// Hints that a task is there to be worked on. Call it after the commit that says so.
+    ///
+    /// # Errors
+    /// When Redis is down or refuses; the reconcile sweep hints the task again.
+    pub async fn push(&self, lane: &Lane, id: TaskId) -> Result<(), Error> {
+        self.link.push(lane, id).await
+    }
+
+    /// The epoch to stamp a row with that is about to be hinted; `None` when Redis is down, which
+    /// leaves the row unhinted. From memory, at most `probe_interval` old.
+    pub fn epoch(&self, id: TaskId) -> Option<String> {
+        if !self.link.is_up() {
+            return None;
+        }
+        self.link.epochs.get(self.link.keys.shard(id))
+    }
+
+    /// The current epochs of all shards, asked of Redis now and made where missing. A row with a
+    /// stamp that is not among them was hinted in a Redis that has lost its data.
+    ///
+    /// # Errors
+    /// When Redis is down or refuses.
+    pub async fn epochs(&self) -> Result<Vec<String>, Error> {
+        self.link.epochs().await
+    }
+
+    /// Begins to read hints from these lanes, under a name of its own.
+    pub fn consumer(&self, lanes: Vec<Lane>) -> Consumer {
+        Consumer::new(self.clone(), Arc::clone(&self.link), &lanes)
+    }
+
+    /// Tells whoever waits for this task that it may have changed. Best effort.
+    pub async fn wake(&self, id: TaskId) {
+        self.link.wake(id).await;
+    }
+
+    /// Tells the worker of this task to look whether it should stop. Best effort.
+    pub async fn stop(&self, id: TaskId) {
+        self.link.stop(id).await;
+    }
+
+    /// Passes the progress of a running tool to whoever holds its call. Best effort, lossy; more
+    /// than `progress_bytes_max` is dropped.
+    pub async fn progress(&self, id: TaskId, json: &[u8]) {
+        self.link.progress(id, json).await;
+    }
+
+    /// Tells all gateways that the tool catalogue may have changed. Best effort.
+    pub async fn catalogue_changed(&self) {
+        self.link.catalogue_changed().await;
+    }
+
+    /// Registers interest in a task's changes and progress, then returns: look at the task *after*
+    /// this. When Redis is down it returns at once; then [`Event::Reconnected`] comes as soon as
+    /// the subscription is in place.
+    pub async fn watch(&self, id: TaskId) -> Watch {
+        self.link.watch(&self.hub, self.link.keys.changes(id)).await
+    }
+
+    /// As [`watch`](Queue::watch), for a worker that wants to know of stop requests:
+    /// [`Event::Changed`] means that one may be there.
+    pub async fn watch_stop(&self, id: TaskId) -> Watch {
+        self.link.watch(&self.hub, self.link.keys.stops(id)).await
+    }
+
+    /// A count that moves when the tool catalogue may have changed, also after a break.
+    pub fn catalogue_watch(&self) -> watch::Receiver<u64> {
+        self.hub.catalogue()
+    }
+
+    /// Whether hints flow, both ways. `false`: Redis is not reachable as far as known; look at the
+    /// database more often.
+    pub fn connected(&self) -> watch::Receiver<bool> {
+        self.link.connected()
+    }
+
+    /// Hints of a lane that wait for a worker, over all shards.
+    ///
+    /// # Errors
+    /// When Redis is down or refuses.
+    pub async fn depth(&self, lane: &Lane) -> Result<u64, Error> {
+        self.link.depth(lane).await
+    }
+
+    /// Removes consumers not heard of for `idle` that have nothing pending, and streams left
+    /// without entries and consumers. Returns the number of consumers removed. Safe to repeat.
+    ///
+    /// # Errors
+    /// When Redis is down or refuses; what was removed until then stays removed.
+    pub async fn reap_consumers(&self, idle: Duration) -> Result<u64, Error> {
+        self.link.reap_consumers(idle).await
+    }
+}
