@@ -7,7 +7,7 @@
 // is stale and fails the run. `tasks-status-notifications`, which the runner only ever skips,
 // is replaced by checks of our own.
 
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { checkStatusNotifications } from "./conformance-status-notifications.mjs";
@@ -45,7 +45,9 @@ function saved(out) {
   const found = new Map();
   for (const entry of readdirSync(out)) {
     const name = /^server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$/.exec(entry)?.[1];
-    if (name) found.set(name, JSON.parse(readFileSync(path.join(out, entry, "checks.json"), "utf8")));
+    const file = path.join(out, entry, "checks.json");
+    // A scenario that broke off leaves an empty folder.
+    if (name && existsSync(file)) found.set(name, JSON.parse(readFileSync(file, "utf8")));
   }
   return found;
 }
@@ -101,7 +103,7 @@ function report(names, checks, logs, capabilities) {
       console.log(`FAILED ${name}`);
       for (const { status, id, errorMessage, details } of problems) {
         console.log(`  ${status} ${id}: ${errorMessage ?? ""}`);
-        if (details) console.log(`    ${JSON.stringify(details).slice(0, 1500)}`);
+        if (details && Object.keys(details).length > 0) console.log(`    ${JSON.stringify(details).slice(0, 1500)}`);
       }
       if (!checks.has(name)) console.log((logs.get(name) ?? "").slice(-2000).replace(/^/gm, "    | "));
     }
