@@ -123,7 +123,7 @@ async fn attempt(parts: &Parts, served: &Served, job: &Job) -> Outcome {
     if let Some(step) = &claim.open_step {
         let again = journal
             .iter()
-            .any(|entry| entry.key == *step && entry.idempotent);
+            .any(|e| e.kind == JournalKind::Step && e.key == *step && e.idempotent);
         if !again {
             return fail(parts, job, &ToolError::in_doubt(step), started).await;
         }
