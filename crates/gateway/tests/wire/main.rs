@@ -1,0 +1,15 @@
+//! The gateway over real sockets, a real Postgres and a real Redis: every way in which a request
+//! can be wrong, and what becomes of calls that are right. The tests play the worker themselves.
+
+extern crate mcp_tasks_gateway as gateway;
+
+mod bad_input;
+mod calls;
+mod deliveries;
+mod listens;
+mod lists;
+mod outages;
+mod questions;
+mod support;
+mod table;
+mod tasks;

@@ -1,0 +1,102 @@
+//! Redis or Postgres away.
+
+use std::time::Duration;
+
+use harness::proxy::{Mode, Proxy};
+use harness::redis::Redis;
+use serde_json::json;
+
+use crate::support::{SECOND, SOON, World, config, migrate, text};
+
+#[tokio::test]
+async fn without_redis_everything_is_only_slower() {
+    let mut world = World::new().await;
+    let alice = world.client("alice");
+    world.redis.kill9();
+    let id = alice.start("task", json!({})).await.unwrap();
+    assert_eq!(alice.get(&id).await.unwrap()["status"], "working");
+    let mut listen = alice.listen(json!({"taskIds": [id]})).await.unwrap();
+    listen.next(SOON).await.unwrap();
+    assert_eq!(
+        listen.next(SOON).await.unwrap().unwrap()["params"]["status"],
+        "working"
+    );
+    let claim = world.claim("task").await;
+    world.complete(&claim, &text("done")).await;
+    let told = listen.next(6 * SECOND).await.unwrap().unwrap();
+    assert_eq!(
+        told["params"]["status"], "completed",
+        "read every two seconds"
+    );
+
+    let (result, ()) = tokio::join!(alice.call("call", json!({})), async {
+        let claim = world.claim("call").await;
+        world.complete(&claim, &text("inline")).await;
+    });
+    assert_eq!(result.unwrap()["content"][0]["text"], "inline");
+    let other = alice.start("task", json!({})).await.unwrap();
+    alice.cancel(&other).await.unwrap();
+    assert!(world.metric("mcp_tasks_gateway_unhinted_total") > 1.5);
+
+    // Back again: a listen that began meanwhile hears of changes at once.
+    let id = alice.start("task", json!({})).await.unwrap();
+    let mut listen = alice.listen(json!({"taskIds": [id]})).await.unwrap();
+    listen.next(SOON).await.unwrap();
+    listen.next(SOON).await.unwrap();
+    world.redis.start_again().await.unwrap();
+    let mut connected = world.queue.connected();
+    connected.wait_for(|up| *up).await.unwrap();
+    alice.cancel(&id).await.unwrap();
+    let told = listen.next(6 * SECOND).await.unwrap().unwrap();
+    assert_eq!(told["params"]["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn without_postgres_requests_wait_and_then_say_when_to_come_back() {
+    let database = harness::postgres::test_database(migrate).await.unwrap();
+    // postgresql://user@127.0.0.1:PORT/name
+    let (_, rest) = database.url().split_once("127.0.0.1:").unwrap();
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let proxy = Proxy::to_port(port.parse().unwrap()).await.unwrap();
+    let redis = Redis::temporary().await.unwrap();
+    let url = proxy.through(database.url());
+    let mut world = World::over(config(), database, redis, &url).await;
+    let alice = world.client("alice");
+    let id = alice.start("task", json!({})).await.unwrap();
+
+    // A short outage is waited out.
+    proxy.set(Mode::Cut);
+    let (task, ()) = tokio::join!(alice.get(&id), async {
+        tokio::time::sleep(SECOND).await;
+        proxy.set(Mode::Pass);
+    });
+    assert_eq!(task.unwrap()["status"], "working");
+
+    proxy.set(Mode::Cut);
+    let begun = std::time::Instant::now();
+    for (method, params) in [
+        ("tasks/get", json!({"taskId": id})),
+        ("tasks/cancel", json!({"taskId": id})),
+        ("tools/call", json!({"name": "task", "arguments": {}})),
+    ] {
+        let answer = alice.request(method, params).send().await.unwrap();
+        assert_eq!(
+            (answer.status, answer.error_code()),
+            (503, Some(-32603)),
+            "{method}"
+        );
+        let seconds: u64 = answer.header("retry-after").parse().unwrap();
+        assert!(seconds >= 1);
+    }
+    assert!(begun.elapsed() > 3 * SECOND, "each was given time");
+    // What needs no database is served.
+    assert_eq!(alice.discover().await.unwrap()["resultType"], "complete");
+    assert_eq!(alice.list().await.unwrap().len(), 11);
+    proxy.set(Mode::Pass);
+    let found = async || alice.get(&id).await.ok();
+    harness::wait::until("it recovers by itself", SOON, found)
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    world.stop().await;
+}
