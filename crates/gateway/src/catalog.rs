@@ -126,12 +126,24 @@ impl Compiled {
     }
 }
 
+/// Why the catalogue is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// It is time, or something changed.
+    Turn,
+    /// It never was.
+    First,
+    /// A call names a tool that is not in it.
+    UnknownTool,
+}
+
 /// The copy, and how it is kept.
 pub(crate) struct Catalog {
     store: Store,
     snapshot: watch::Sender<Arc<Snapshot>>,
-    /// When it was last read; held while it is read, so that readers share one look.
-    read_at: Mutex<Option<Instant>>,
+    /// When it was last read for a call of an unknown tool; held while it is read, so that
+    /// readers share one look.
+    asked_at: Mutex<Option<Instant>>,
     metrics: Metrics,
 }
 
@@ -140,7 +152,7 @@ impl Catalog {
         Self {
             store,
             snapshot: watch::Sender::default(),
-            read_at: Mutex::default(),
+            asked_at: Mutex::default(),
             metrics,
         }
     }
@@ -156,7 +168,7 @@ impl Catalog {
     /// When Postgres could not be asked.
     pub(crate) async fn current(&self) -> Result<Arc<Snapshot>, store::Error> {
         if !self.known().loaded {
-            self.refresh(&self.store, UNKNOWN_REREAD_MIN).await?;
+            self.refresh(&self.store, Occasion::First).await?;
         }
         Ok(self.known())
     }
@@ -170,7 +182,7 @@ impl Catalog {
         if let Some(entry) = snapshot.get(name) {
             return Ok(Some(Arc::clone(entry)));
         }
-        self.refresh(&self.store, UNKNOWN_REREAD_MIN).await?;
+        self.refresh(&self.store, Occasion::UnknownTool).await?;
         Ok(self.known().get(name).cloned())
     }
 
@@ -179,14 +191,22 @@ impl Catalog {
         self.snapshot.subscribe()
     }
 
-    /// Reads the catalogue, unless that was done within `age`.
-    async fn refresh(&self, store: &Store, age: Duration) -> Result<(), store::Error> {
-        let mut read_at = self.read_at.lock().await;
-        if read_at.is_some_and(|at| at.elapsed() < age) {
-            return Ok(());
+    /// Reads the catalogue, unless the occasion is over by the time it is our turn.
+    async fn refresh(&self, store: &Store, occasion: Occasion) -> Result<(), store::Error> {
+        let mut asked_at = self.asked_at.lock().await;
+        let now = Instant::now();
+        match occasion {
+            Occasion::Turn => {}
+            Occasion::First if self.known().loaded => return Ok(()),
+            Occasion::First => {}
+            Occasion::UnknownTool => {
+                if asked_at.is_some_and(|at| now - at < UNKNOWN_REREAD_MIN) {
+                    return Ok(());
+                }
+                *asked_at = Some(now);
+            }
         }
         let read = store.tools().await?;
-        *read_at = Some(Instant::now());
         let updated = self.known().updated(read);
         let level = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.metrics.tools.set(level(updated.entries.len()));
@@ -208,7 +228,7 @@ impl Catalog {
         let mut told = queue.catalogue_watch();
         let mut failing = false;
         while !ended.is_cancelled() {
-            match self.refresh(&store, Duration::ZERO).await {
+            match self.refresh(&store, Occasion::Turn).await {
                 Ok(()) => {
                     check.ready();
                     failing = false;

@@ -1,6 +1,8 @@
 //! The gateway over real sockets, a real Postgres and a real Redis: every way in which a request
 //! can be wrong, and what becomes of calls that are right. The tests play the worker themselves.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 extern crate mcp_tasks_gateway as gateway;
 
 mod bad_input;
