@@ -26,8 +26,6 @@ use supervise::{Child, supervise};
 pub use processes::{Gateway, Process, Processes, Server};
 
 const DATABASE: &str = "mcp_tasks";
-/// First admin port; each further process takes the next free one.
-const ADMIN_PORT: u16 = 9101;
 /// Workers publish their tools as they start; only something broken takes this long.
 const CATALOGUE: Duration = Duration::from_secs(120);
 /// A process that was killed a moment ago may hold its port for as long.
@@ -228,7 +226,9 @@ async fn start_nodes(options: &Options, folder: &Folder, common: &Common) -> Res
                 binary: options.binary.clone(),
                 dir: folder.run(),
                 port,
-                admin_port: ports::free_from(ADMIN_PORT)?,
+                // Not the next one after a fixed port: two stacks that start at once would both
+                // find it free.
+                admin_port: ports::free()?,
                 common: common.clone(),
             })?);
         }
