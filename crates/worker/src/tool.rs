@@ -1,33 +1,32 @@
-//! What a tool is: the trait that authors implement, and its arguments.
+//! What a tool is to the worker, and the set of tools it serves.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use protocol::code;
 use protocol::tools::CallToolResult;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use store::ToolSpec;
+use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::error::ToolError;
 
-/// A tool.
+/// Work that a client can call for.
 ///
-/// `call` may run several times for one task: after a question was answered, after a worker
-/// died, after a retryable error. It begins at the top each time, and the context gives back
-/// what finished steps put out and what was answered. So only arguments, steps and answers may
-/// decide what it does next; clocks, random numbers and the outside world belong into steps.
+/// `call` runs from the top at every attempt and every resumption: whatever reaches outside
+/// goes through [`Context::step`], so that a replay does not do it twice.
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
-    /// The definition, version and policy. Asked once, when the tool is added to a
-    /// [`ToolSet`](crate::ToolSet).
+    /// Name, schemas, version and policy. Asked once, when the tool joins a [`ToolSet`].
     fn spec(&self) -> ToolSpec;
 
-    /// Does the work of one call.
+    /// Does the work.
     ///
     /// # Errors
-    /// See [`ToolError`]: a failure that the model should see is
-    /// `Ok(CallToolResult::error(…))` instead.
+    /// An error that a model can mend is a result ([`CallToolResult::error`]). A [`ToolError`]
+    /// is a JSON-RPC error (the task is `failed`) or asks for another try. Errors of the
+    /// context's own methods are passed on with `?`.
     async fn call(
         &self,
         context: &mut Context,
@@ -35,43 +34,142 @@ pub trait Tool: Send + Sync + 'static {
     ) -> Result<CallToolResult, ToolError>;
 }
 
-/// The arguments of a call: a JSON object that fits the tool's input schema.
+/// The arguments of a call: one JSON object, already checked against the tool's schema.
 #[derive(Clone, Debug)]
-pub struct Arguments(Bytes);
+pub struct Arguments(bytes::Bytes);
 
 impl Arguments {
-    /// From the JSON text of an object; empty text counts as `{}`.
+    /// From JSON text.
     #[must_use]
-    pub fn from_json(json: Bytes) -> Self {
-        Self(if json.is_empty() {
-            Bytes::from_static(b"{}")
-        } else {
-            json
-        })
+    pub fn new(json: bytes::Bytes) -> Self {
+        Self(json)
     }
 
-    /// The arguments as a type of the tool's own. Unknown members are for the type to judge.
+    /// The arguments as the tool's own type.
     ///
     /// # Errors
-    /// `-32602` that says what does not fit, where the schema lets through what the type
-    /// does not.
+    /// `-32602` when they do not fit it: the tool's schema promises more than its type takes.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
-        serde_json::from_slice(&self.0).map_err(|error| {
-            ToolError::failed(code::INVALID_PARAMS, format!("arguments: {error}"))
+        let json: &[u8] = if self.0.is_empty() { b"{}" } else { &self.0 };
+        serde_json::from_slice(json).map_err(|error| {
+            ToolError::failed(
+                protocol::code::INVALID_PARAMS,
+                format!("arguments: {error}"),
+            )
         })
     }
 
-    /// The arguments as a JSON value.
-    ///
-    /// # Errors
-    /// As [`parse`](Self::parse).
-    pub fn to_value(&self) -> Result<Value, ToolError> {
-        self.parse()
-    }
-
-    /// The JSON text, as it came.
+    /// The JSON text as it came.
     #[must_use]
     pub fn as_json(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// A tool with its specification, asked once.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) spec: Arc<ToolSpec>,
+    pub(crate) tool: Arc<dyn Tool>,
+}
+
+/// The tools a worker serves. May change while it runs; clones share the set.
+#[derive(Clone)]
+pub struct ToolSet {
+    tools: Arc<RwLock<BTreeMap<String, Served>>>,
+    changed: watch::Sender<u64>,
+}
+
+/// A tool that cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTool {
+    /// Its definition breaks a rule of MCP.
+    #[error("{0}")]
+    Definition(String),
+    /// Its policy contradicts itself.
+    #[error(transparent)]
+    Policy(#[from] store::PolicyError),
+}
+
+impl Default for ToolSet {
+    fn default() -> Self {
+        Self {
+            tools: Arc::default(),
+            changed: watch::Sender::new(0),
+        }
+    }
+}
+
+impl ToolSet {
+    /// An empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool, or replaces the one of its name. Published at once while a worker runs.
+    ///
+    /// # Errors
+    /// When its definition or policy cannot work.
+    pub fn insert(&self, tool: Arc<dyn Tool>) -> Result<(), BadTool> {
+        let spec = tool.spec();
+        spec.definition.check().map_err(BadTool::Definition)?;
+        spec.policy.validate(spec.name())?;
+        let name = spec.name().to_owned();
+        self.write(|tools| {
+            tools.insert(
+                name,
+                Served {
+                    spec: Arc::new(spec),
+                    tool,
+                },
+            )
+        });
+        Ok(())
+    }
+
+    /// Takes a tool away; it is no longer listed. Jobs of it that already run go on.
+    pub fn remove(&self, name: &str) {
+        self.write(|tools| tools.remove(name));
+    }
+
+    /// Whether there is a tool of this name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.read(|tools| tools.contains_key(name))
+    }
+
+    /// Whether there is no tool.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.read(BTreeMap::is_empty)
+    }
+
+    /// The specifications, by name.
+    #[must_use]
+    pub fn specs(&self) -> Vec<Arc<ToolSpec>> {
+        self.read(|tools| {
+            tools
+                .values()
+                .map(|served| Arc::clone(&served.spec))
+                .collect()
+        })
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<Served> {
+        self.read(|tools| tools.get(name).cloned())
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&BTreeMap<String, Served>) -> T) -> T {
+        look(&self.tools.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Served>) -> T) {
+        change(&mut self.tools.write().unwrap_or_else(PoisonError::into_inner));
+        self.changed.send_modify(|count| *count += 1);
     }
 }
