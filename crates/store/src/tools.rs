@@ -11,6 +11,10 @@ use crate::pool::{sql, with_connection};
 use crate::tool_spec::ToolSpec;
 use crate::{Error, Store};
 
+/// When a version is taken off the list, who of the others is served is judged by this: several
+/// of a worker's signs of life.
+const ALIVE: Duration = Duration::from_secs(60);
+
 /// One listed tool.
 #[derive(Clone, Debug)]
 pub struct CatalogueEntry {
@@ -115,7 +119,7 @@ impl Store {
             let delist = transaction.prepare_cached(sql!("delist_tool")).await?;
             transaction.execute(&delist, &[&name, &version]).await?;
             // Another version of the tool, if one is listed, takes its place.
-            elect(&transaction, &[name], 0).await?;
+            elect(&transaction, &[name], ms(ALIVE)).await?;
             transaction.commit().await?;
             Ok(())
         })

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use store::{Beat, Begin, Parked, ParkedFor, StopReason, ToolPolicy, Write};
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
-use crate::support::{HOUR, NO_WORK, SECOND, World, claim_as, question, step};
+use crate::support::{HOUR, NO_WORK, SECOND, World, claim_as, question, step, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_twenty_workers_one_wins() {
@@ -16,7 +15,7 @@ async fn of_twenty_workers_one_wins() {
         let mut workers = JoinSet::new();
         for _ in 0..20 {
             let store = world.store.clone();
-            workers.spawn(async move { claim_as(&store, id, Uuid::new_v4()).await });
+            workers.spawn(async move { claim_as(&store, id, token()).await });
         }
         let claims: Vec<_> = workers.join_all().await.into_iter().flatten().collect();
         assert_eq!(claims.len(), 1);
@@ -36,7 +35,7 @@ async fn of_twenty_workers_one_takes_over_a_lost_job() {
         let store = world.store.clone();
         workers.spawn(async move {
             for _ in 0..40 {
-                if let Some(claim) = claim_as(&store, id, Uuid::new_v4()).await {
+                if let Some(claim) = claim_as(&store, id, token()).await {
                     return Some(claim);
                 }
                 tokio::time::sleep(SECOND / 20).await;
@@ -57,7 +56,7 @@ async fn of_twenty_workers_one_takes_over_a_lost_job() {
 async fn a_repeat_by_the_same_token_is_the_same_claim() {
     let world = World::new().await;
     let id = world.queued().await;
-    let token = Uuid::new_v4();
+    let token = token();
     let first = claim_as(&world.store, id, token).await.unwrap();
     let again = claim_as(&world.store, id, token).await.unwrap();
     assert_eq!((first.attempt(), again.attempt()), (1, 1));
@@ -75,7 +74,7 @@ async fn only_what_is_due_and_served_is_claimed() {
             tool,
             version,
             resumes,
-            token: Uuid::new_v4(),
+            token: token(),
             worker: "w",
         };
         world.store.claim(&request).await.unwrap()
@@ -351,14 +350,14 @@ async fn leases_get_one_grace_after_an_outage() {
     let store::Created::New(task) = created else {
         panic!()
     };
-    let claim = claim_as(&store, task.id, Uuid::new_v4()).await.unwrap();
+    let claim = claim_as(&store, task.id, token()).await.unwrap();
     let lose = format!(
         "UPDATE tasks SET lease_until = now() - interval '1 s' WHERE id = '{}'",
         task.id
     );
     server.restart().await.unwrap();
     harness::postgres::rows(&url, &lose).await.unwrap();
-    let other = Uuid::new_v4();
+    let other = token();
     assert!(
         claim_as(&store, task.id, other).await.is_none(),
         "right after the start"
@@ -376,5 +375,5 @@ async fn leases_get_one_grace_after_an_outage() {
     // A looker whose own connection is new must wait as well, though Postgres is old.
     harness::postgres::rows(&url, &lose).await.unwrap();
     let newcomer = crate::support::store(store.config().clone());
-    assert!(claim_as(&newcomer, task.id, Uuid::new_v4()).await.is_none());
+    assert!(claim_as(&newcomer, task.id, token()).await.is_none());
 }

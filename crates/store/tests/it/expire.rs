@@ -3,7 +3,7 @@
 use protocol::TaskStatus;
 use store::{Cancel, Created, Lookup, StopReason, ToolPolicy, Write};
 
-use crate::support::{HOUR, NO_WORK, SECOND, World, create, question};
+use crate::support::{HOUR, NO_WORK, SECOND, World, create, question, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_expires_is_shown_as_failed_and_leaves_a_tombstone() {
@@ -194,7 +194,7 @@ async fn what_nobody_holds_and_nobody_has_is_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_replica_leads_a_sweep_at_a_time() {
     let world = World::new().await;
-    let (a, b) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
+    let (a, b) = (token(), token());
     let lead = async |who, lease| world.store.lead_sweep("expire", who, lease).await.unwrap();
     assert!(lead(a, HOUR).await);
     assert!(lead(a, HOUR).await, "renewed");

@@ -7,7 +7,7 @@ use store::{Created, Error, Lookup, Store, ToolPolicy};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    NO_WORK, SECOND, World, claim_as, config, create, migrate, principal, step, store,
+    NO_WORK, SECOND, World, claim_as, config, create, migrate, principal, step, store, token,
 };
 
 async fn private() -> (Postgres, Store) {
@@ -26,9 +26,7 @@ async fn lives(store: Store, until: Instant) -> u32 {
         let Created::New(task) = created else {
             panic!("{created:?}")
         };
-        let claim = claim_as(&store, task.id, uuid::Uuid::new_v4())
-            .await
-            .unwrap();
+        let claim = claim_as(&store, task.id, token()).await.unwrap();
         let begun = store.begin_step(&claim, step("s")).await.unwrap();
         let store::Begin::Act(permit) = begun else {
             panic!("{begun:?}")
@@ -125,9 +123,7 @@ async fn a_frozen_server_is_an_error_in_time() {
     let Created::New(task) = created else {
         panic!()
     };
-    let claim = claim_as(&store, task.id, uuid::Uuid::new_v4())
-        .await
-        .unwrap();
+    let claim = claim_as(&store, task.id, token()).await.unwrap();
     server.freeze();
     let started = Instant::now();
     let brief = store.with_wait(SECOND);

@@ -49,6 +49,11 @@ pub fn task_id() -> TaskId {
     TaskId::new(1_790_000_000_000)
 }
 
+/// Random, as workers and sweepers choose theirs.
+pub fn token() -> Uuid {
+    *task_id().as_uuid()
+}
+
 pub async fn migrate(url: String) -> Result<(), store::Error> {
     store::migrate::migrate(&config(&url)).await.map(drop)
 }
@@ -131,7 +136,7 @@ impl World {
     }
 
     pub async fn claim(&self, id: TaskId) -> Option<Claim> {
-        claim_as(&self.store, id, Uuid::new_v4()).await
+        claim_as(&self.store, id, token()).await
     }
 
     /// Lets the lease run out and takes the task over, as soon as the grace is over.

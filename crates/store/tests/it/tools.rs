@@ -72,11 +72,23 @@ async fn the_highest_version_that_is_served_is_current() {
         listed(&world).await,
         of(&[("Zebra", 1), ("deploy", 1), ("report", 1)])
     );
-    // Nobody serves either: what was current stays so, though the other is higher.
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_taken_off_the_list_leaves_the_place_to_one_that_is_served() {
+    let world = World::new().await;
+    register(&world, &[("report", 1), ("report", 2), ("report", 3)], HOUR).await;
+    dies(&world, "report", 2).await;
+    world.store.delist_tool("report", 3).await.unwrap();
+    assert_eq!(
+        listed(&world).await,
+        of(&[("report", 1)]),
+        "2 is higher, and dead"
+    );
+    // Nobody serves any: what was current stays so, though another is higher.
     dies(&world, "report", 1).await;
-    world.store.register_tools(&[], HOUR).await.unwrap();
-    assert_eq!(listed(&world).await.len(), 3);
-    assert_eq!(listed(&world).await[2].1, 1);
+    world.store.delist_tool("report", 3).await.unwrap();
+    assert_eq!(listed(&world).await, of(&[("report", 1)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
