@@ -97,10 +97,9 @@ pub(crate) enum Error {
 /// How loud an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loud {
-    /// The client's doing.
+    /// The client's doing, or an overload or outage: those are told once by metrics and
+    /// readiness, not once a request.
     Debug,
-    /// Ours, or a neighbour's, and passing.
-    Warn,
     /// Ours, and somebody must look.
     Error,
 }
@@ -307,14 +306,12 @@ impl Error {
                     1,
                 ),
             )
-            .loud(Loud::Warn)
             .retry(1),
             Self::Store(store::Error::Unavailable(_) | store::Error::Timeout(_)) => Row::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "unavailable",
                 ErrorObject::internal("the database is not available", "unavailable"),
             )
-            .loud(Loud::Warn)
             .retry(RETRY_POSTGRES_SECONDS),
             Self::Store(
                 store::Error::Corrupt { .. } | store::Error::Schema(_) | store::Error::Bug(_),
@@ -347,7 +344,6 @@ impl Error {
         let (outcome, error) = (row.label, self.chain());
         match row.loud {
             Loud::Debug => tracing::debug!(outcome, error, "request refused"),
-            Loud::Warn => tracing::warn!(outcome, error, "request refused"),
             Loud::Error => tracing::error!(outcome, error, "request failed"),
         }
     }

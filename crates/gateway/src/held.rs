@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::deliveries::Mark;
 use crate::error::Error;
-use crate::methods::tools_call::Judged;
+use crate::judgement::Judged;
 use crate::promotion::{Plan, Reason};
 use crate::reply::Reply;
 use crate::request_state::Binding;

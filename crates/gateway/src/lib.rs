@@ -19,6 +19,7 @@ mod door;
 mod endpoint;
 mod error;
 mod held;
+mod judgement;
 mod layers;
 mod load;
 mod methods;

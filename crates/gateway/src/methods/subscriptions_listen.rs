@@ -34,6 +34,8 @@ use crate::{door, view};
 
 /// Between two reads while wake-ups may be missing.
 const URGENT: Duration = Duration::from_secs(2);
+/// After Redis came back: how long the watches of one stream take to hear of it.
+const GATHER: Duration = Duration::from_millis(200);
 
 /// Opens the stream.
 pub(crate) async fn listen(shared: &Arc<Shared>, call: Call) -> Answer {
@@ -87,7 +89,7 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         first: Vec::new(),
         catalogue,
         generation,
-        urgent: false,
+        urgency: Urgency::None,
         _permit: permit,
         _levels: Vec::new(),
     };
@@ -121,10 +123,19 @@ struct Listener {
     first: Vec<Task>,
     catalogue: Option<watch::Receiver<Arc<Snapshot>>>,
     generation: u64,
-    /// Wake-ups may have been missed since the last read.
-    urgent: bool,
+    urgency: Urgency,
     _permit: OwnedSemaphorePermit,
     _levels: Vec<Level>,
+}
+
+/// How soon all tasks must be read, although nothing says that one changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    None,
+    /// Wake-ups were lost, up to now.
+    Reconnected,
+    /// And the last read failed.
+    Failed,
 }
 
 /// The client reads no more.
@@ -155,11 +166,12 @@ impl Listener {
                 .map(|task| (task.id, task.last_updated_at)),
         );
         self.agreed.task_ids = Some(agreed);
-        for (id, watch) in watches {
-            if self.tasks.contains_key(&id) {
-                self.woken.push(Woken::wait(id, watch));
-            }
-        }
+        let is_live = |id| {
+            let mut first = self.first.iter();
+            first.any(|task| task.id == id && !task.status.is_terminal())
+        };
+        let live = watches.into_iter().filter(|(id, _)| is_live(*id));
+        self.woken = live.map(|(id, watch)| Woken::wait(id, watch)).collect();
         Ok(())
     }
 
@@ -192,23 +204,13 @@ impl Listener {
         let mut connected = self.shared.queue.connected();
         let mut read_at = Instant::now();
         loop {
-            let pause = if self.urgent || !*connected.borrow_and_update() {
-                URGENT
-            } else {
-                self.shared.config.listen_recheck
-            };
+            let due = read_at + self.pause(*connected.borrow_and_update());
             tokio::select! {
                 () = self.shared.closing.cancelled() => return Ok(()),
                 Some((id, event, watch)) = self.woken.next() => {
-                    self.woken.push(Woken::wait(id, watch));
-                    match event {
-                        Event::Changed => self.read(vec![id], sender).await?,
-                        Event::Reconnected => {
-                            self.urgent = true;
-                            self.read(vec![id], sender).await?;
-                        }
-                        // Held calls get it; tasks have their status message.
-                        Event::Progress(_) => {}
+                    self.woken(id, &event, sender).await?;
+                    if self.tasks.contains_key(&id) {
+                        self.woken.push(Woken::wait(id, watch));
                     }
                 }
                 () = catalogue_changed(&mut self.catalogue, &mut self.generation) => {
@@ -216,11 +218,38 @@ impl Listener {
                 }
                 // Only to look at the pause again.
                 Ok(()) = connected.changed() => {}
-                () = tokio::time::sleep_until(read_at + pause), if !self.tasks.is_empty() => {
-                    self.read(self.tasks.keys().copied().collect(), sender).await?;
+                () = tokio::time::sleep_until(due), if !self.tasks.is_empty() => {
                     read_at = Instant::now();
+                    self.read(self.tasks.keys().copied().collect(), sender).await?;
                 }
             }
+        }
+    }
+
+    fn pause(&self, connected: bool) -> Duration {
+        match self.urgency {
+            Urgency::Reconnected => GATHER,
+            Urgency::Failed => URGENT,
+            Urgency::None if connected => self.shared.config.listen_recheck,
+            Urgency::None => URGENT,
+        }
+    }
+
+    async fn woken(
+        &mut self,
+        id: TaskId,
+        event: &Event,
+        sender: &mpsc::Sender<Message>,
+    ) -> Result<(), Gone> {
+        match event {
+            Event::Changed => self.read(vec![id], sender).await,
+            // All watches hear of it at about the same time: one read for all.
+            Event::Reconnected => {
+                self.urgency = self.urgency.max(Urgency::Reconnected);
+                Ok(())
+            }
+            // Held calls get it; tasks have their status message.
+            Event::Progress(_) => Ok(()),
         }
     }
 
@@ -234,11 +263,11 @@ impl Listener {
         let all = wanted.len() == self.tasks.len();
         let Ok(read) = self.shared.store.get_many(&wanted).await else {
             // Postgres is away: what changes meanwhile is found when it is back.
-            self.urgent = true;
+            self.urgency = Urgency::Failed;
             return Ok(());
         };
         if all {
-            self.urgent = false;
+            self.urgency = Urgency::None;
         }
         for ((_, id), lookup) in wanted.into_iter().zip(read) {
             match lookup {

@@ -7,30 +7,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::TaskId;
-use protocol::headers;
-use protocol::idempotency::{self, Sources};
 use protocol::input::InputResponses;
-use protocol::tools::{CallToolParams, CallToolResult};
+use protocol::tools::CallToolResult;
 use queue::{Lane, Watch};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use store::{Created, Lookup, NewTask, StopReason, TaskSupport};
+use store::{Created, Lookup, NewTask, StopReason};
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use super::tasks_update::store_answers;
 use crate::Shared;
 use crate::caller::Caller;
-use crate::catalog::Entry;
-use crate::endpoint::{Call, one};
+use crate::endpoint::Call;
 use crate::error::Error;
 use crate::held::{Held, Progress};
+use crate::judgement::{self, Judged, Verdict};
 use crate::promotion::{self, Load, Plan};
 use crate::reply::{Answer, Reply};
-use crate::request_state::{Binding, State};
+use crate::request_state::State;
 use crate::stream::{EventStream, WAITING_MAX};
+use crate::view;
 use crate::waiters::{Holding, Unanswered};
-use crate::{arguments, view};
 
 /// Calls a tool.
 pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Answer {
@@ -46,25 +44,8 @@ enum Opened {
     Held(Box<Held>),
 }
 
-/// A call that may be carried out.
-pub(crate) struct Judged {
-    pub(crate) entry: Arc<Entry>,
-    pub(crate) caller: Caller,
-    arguments: Bytes,
-    pub(crate) digest: [u8; 32],
-    key: Option<String>,
-    responses: Option<InputResponses>,
-    state: Option<State>,
-}
-
-enum Verdict {
-    Valid(Box<Judged>),
-    /// The arguments violate the schema: told as a result.
-    Invalid(String),
-}
-
 async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Opened, Error> {
-    let judged = match judge(shared, call).await? {
+    let judged = match judgement::judge(shared, call).await? {
         Verdict::Valid(judged) => judged,
         Verdict::Invalid(told) => {
             let result = CallToolResult::error(told).to_json();
@@ -88,95 +69,6 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Opened, Error> {
         Some(state) => resume(shared, judged, state, plan).await,
         None => begin(shared, judged, plan).await,
     }
-}
-
-/// All that can be wrong with a call, in the order in which it is told.
-async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error> {
-    let caller = &call.caller;
-    let params = CallToolParams::parse(call.params())?;
-    let unknown = || Error::UnknownTool(params.name.clone());
-    let entry = shared
-        .catalog
-        .find(&params.name)
-        .await?
-        .ok_or_else(unknown)?;
-    let tool = &entry.tool;
-    let policy = &tool.spec.policy;
-    let arguments = params.arguments.as_deref();
-    for param in &tool.param_headers {
-        headers::check_param(param, arguments, one(&call.headers, &param.header)?)?;
-    }
-    if !caller.has_scopes(&policy.scopes) {
-        return Err(Error::Scope {
-            needed: policy.scopes.clone(),
-        });
-    }
-    if policy.task_support == TaskSupport::Required {
-        caller.must_declare_tasks()?;
-    }
-    let required = policy.required_capabilities.as_ref();
-    if let Some(missing) = required.and_then(|required| caller.capabilities.missing(required)) {
-        return Err(Error::Capability(missing));
-    }
-    let size_max = policy
-        .argument_bytes_max
-        .and_then(|max| usize::try_from(max).ok());
-    let bytes_max = size_max.unwrap_or(shared.config.limits.argument_bytes_max);
-    let bytes = params.arguments_json().len();
-    if bytes > bytes_max {
-        return Err(Error::ArgumentsTooLarge { bytes, bytes_max });
-    }
-    let read = read_arguments(params.arguments_json());
-    let digest = read.as_ref().map_or([0; 32], |(_, digest)| *digest);
-    let binding = Binding {
-        principal: &caller.principal,
-        tool: tool.spec.name(),
-        digest: &digest,
-    };
-    let state = params.request_state.as_deref();
-    let state = state
-        .map(|text| shared.state_keys.open(text, binding))
-        .transpose()?;
-    let key = idempotency_key(call, &params, policy.idempotency_key_argument.as_deref())?;
-    let told = read.and_then(|(value, _)| tool.schema.check(&value));
-    if let Err(told) = told {
-        return Ok(Verdict::Invalid(told));
-    }
-    Ok(Verdict::Valid(Box::new(Judged {
-        caller: caller.clone(),
-        arguments: Bytes::copy_from_slice(params.arguments_json().as_bytes()),
-        digest,
-        key,
-        responses: params
-            .input_responses
-            .filter(|responses| !responses.is_empty()),
-        state,
-        entry,
-    })))
-}
-
-fn read_arguments(json: &str) -> Result<(Value, [u8; 32]), String> {
-    let value: Value =
-        serde_json::from_str(json).map_err(|error| format!("Invalid arguments: {error}"))?;
-    let digest = arguments::digest(&value)?;
-    Ok((value, digest))
-}
-
-fn idempotency_key(
-    call: &Call,
-    params: &CallToolParams,
-    argument: Option<&str>,
-) -> Result<Option<String>, Error> {
-    let argument = match argument {
-        Some(name) => idempotency::argument(params.arguments.as_deref(), name)?,
-        None => None,
-    };
-    Ok(idempotency::extract(&Sources {
-        meta: call.caller.idempotency_key.as_deref(),
-        params: params.idempotency_key.as_deref(),
-        header: one(&call.headers, "Idempotency-Key")?,
-        argument: argument.as_deref(),
-    })?)
 }
 
 fn plan(shared: &Shared, judged: &Judged) -> Plan {

@@ -1,0 +1,126 @@
+//! Whether a `tools/call` may be carried out: all that can be wrong with it, in one order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::headers;
+use protocol::idempotency::{self, Sources};
+use protocol::input::InputResponses;
+use protocol::tools::CallToolParams;
+use serde_json::Value;
+use store::TaskSupport;
+
+use crate::Shared;
+use crate::arguments;
+use crate::caller::Caller;
+use crate::catalog::Entry;
+use crate::endpoint::{Call, one};
+use crate::error::Error;
+use crate::request_state::{Binding, State};
+
+/// A call that may be carried out.
+pub(crate) struct Judged {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) caller: Caller,
+    pub(crate) arguments: Bytes,
+    pub(crate) digest: [u8; 32],
+    pub(crate) key: Option<String>,
+    pub(crate) responses: Option<InputResponses>,
+    pub(crate) state: Option<State>,
+}
+
+/// What is said of a call.
+pub(crate) enum Verdict {
+    Valid(Box<Judged>),
+    /// The arguments violate the schema: told as a result.
+    Invalid(String),
+}
+
+/// All that can be wrong with a call, in the order in which it is told.
+pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error> {
+    let caller = &call.caller;
+    let params = CallToolParams::parse(call.params())?;
+    let unknown = || Error::UnknownTool(params.name.clone());
+    let entry = shared
+        .catalog
+        .find(&params.name)
+        .await?
+        .ok_or_else(unknown)?;
+    let tool = &entry.tool;
+    let policy = &tool.spec.policy;
+    let arguments = params.arguments.as_deref();
+    for param in &tool.param_headers {
+        headers::check_param(param, arguments, one(&call.headers, &param.header)?)?;
+    }
+    if !caller.has_scopes(&policy.scopes) {
+        return Err(Error::Scope {
+            needed: policy.scopes.clone(),
+        });
+    }
+    if policy.task_support == TaskSupport::Required {
+        caller.must_declare_tasks()?;
+    }
+    let required = policy.required_capabilities.as_ref();
+    if let Some(missing) = required.and_then(|required| caller.capabilities.missing(required)) {
+        return Err(Error::Capability(missing));
+    }
+    let size_max = policy
+        .argument_bytes_max
+        .and_then(|max| usize::try_from(max).ok());
+    let bytes_max = size_max.unwrap_or(shared.config.limits.argument_bytes_max);
+    let bytes = params.arguments_json().len();
+    if bytes > bytes_max {
+        return Err(Error::ArgumentsTooLarge { bytes, bytes_max });
+    }
+    let read = read_arguments(params.arguments_json());
+    let digest = read.as_ref().map_or([0; 32], |(_, digest)| *digest);
+    let binding = Binding {
+        principal: &caller.principal,
+        tool: tool.spec.name(),
+        digest: &digest,
+    };
+    let state = params.request_state.as_deref();
+    let state = state
+        .map(|text| shared.state_keys.open(text, binding))
+        .transpose()?;
+    let key = idempotency_key(call, &params, policy.idempotency_key_argument.as_deref())?;
+    let told = read.and_then(|(value, _)| tool.schema.check(&value));
+    if let Err(told) = told {
+        return Ok(Verdict::Invalid(told));
+    }
+    Ok(Verdict::Valid(Box::new(Judged {
+        caller: caller.clone(),
+        arguments: Bytes::copy_from_slice(params.arguments_json().as_bytes()),
+        digest,
+        key,
+        responses: params
+            .input_responses
+            .filter(|responses| !responses.is_empty()),
+        state,
+        entry,
+    })))
+}
+
+fn read_arguments(json: &str) -> Result<(Value, [u8; 32]), String> {
+    let value: Value =
+        serde_json::from_str(json).map_err(|error| format!("Invalid arguments: {error}"))?;
+    let digest = arguments::digest(&value)?;
+    Ok((value, digest))
+}
+
+fn idempotency_key(
+    call: &Call,
+    params: &CallToolParams,
+    argument: Option<&str>,
+) -> Result<Option<String>, Error> {
+    let argument = match argument {
+        Some(name) => idempotency::argument(params.arguments.as_deref(), name)?,
+        None => None,
+    };
+    Ok(idempotency::extract(&Sources {
+        meta: call.caller.idempotency_key.as_deref(),
+        params: params.idempotency_key.as_deref(),
+        header: one(&call.headers, "Idempotency-Key")?,
+        argument: argument.as_deref(),
+    })?)
+}
