@@ -19,8 +19,10 @@ use crate::error::Error;
 pub(crate) struct Door {
     pub(crate) auth: Authenticator,
     path: String,
-    /// Lower case; `None` = any.
-    hosts: Option<Vec<String>>,
+    /// Bound to loopback: the loopback names count as ours, under any port.
+    loopback: bool,
+    /// Lower case; listed beside our own.
+    hosts: Vec<String>,
     /// Lower case.
     origins: Vec<String>,
     body_bytes_max: usize,
@@ -30,25 +32,15 @@ pub(crate) struct Door {
 impl Door {
     /// The door of a gateway that listens at `address`.
     pub(crate) fn new(config: &Config, auth: &crate::auth::Config, address: SocketAddr) -> Self {
-        let own = if address.ip().is_loopback() {
-            own_hosts(address.port())
-        } else {
-            Vec::new()
-        };
         let lower = |texts: &[String]| -> Vec<String> {
             texts.iter().map(|text| text.to_ascii_lowercase()).collect()
         };
-        let origins = own
-            .iter()
-            .map(|host| format!("http://{host}"))
-            .chain(lower(&config.allowed_origins))
-            .collect();
-        let hosts = [own, lower(&config.allowed_hosts)].concat();
         Self {
             auth: Authenticator::new(auth, address, &config.path),
             path: config.path.clone(),
-            hosts: (!hosts.is_empty()).then_some(hosts),
-            origins,
+            loopback: address.ip().is_loopback(),
+            hosts: lower(&config.allowed_hosts),
+            origins: lower(&config.allowed_origins),
             body_bytes_max: config.limits.body_bytes_max,
             body_read_timeout: config.limits.body_read_timeout,
         }
@@ -75,8 +67,9 @@ impl Door {
         {
             return Err(self.too_large());
         }
-        self.check_origin(&head.headers)?;
-        self.check_host(head)?;
+        let host = host(head);
+        self.check_origin(&head.headers, host.as_deref())?;
+        self.check_host(host.as_deref())?;
         let proven = self.auth.authenticate(&head.headers)?;
         if !is_json(&head.headers) {
             return Err(Error::ContentType);
@@ -108,52 +101,61 @@ impl Door {
         }
     }
 
-    /// Against pages that make a browser call us (MCP 2026-07-28 §Streamable HTTP, Security).
-    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Error> {
+    /// Against pages that make a browser call us (MCP 2026-07-28 §Streamable HTTP, Security): on
+    /// loopback only a page of the very address it calls, elsewhere only listed ones.
+    fn check_origin(&self, headers: &HeaderMap, host: Option<&str>) -> Result<(), Error> {
         for origin in headers.get_all(ORIGIN) {
             let origin = origin
                 .to_str()
                 .map_err(|_| Error::Origin)?
                 .to_ascii_lowercase();
-            if !self.origins.contains(&origin) {
+            let same = self.loopback
+                && origin
+                    .strip_prefix("http://")
+                    .and_then(loopback_port)
+                    .is_some_and(|port| host.and_then(loopback_port) == Some(port));
+            if !same && !self.origins.contains(&origin) {
                 return Err(Error::Origin);
             }
         }
         Ok(())
     }
 
-    /// Against names that are made to point at us (DNS rebinding).
-    fn check_host(&self, head: &Parts) -> Result<(), Error> {
-        let Some(hosts) = &self.hosts else {
+    /// Against names that are made to point at us (DNS rebinding). Such a name is never a
+    /// loopback name, whatever its port, and a proxy on this machine has another port than we.
+    fn check_host(&self, host: Option<&str>) -> Result<(), Error> {
+        if !self.loopback && self.hosts.is_empty() {
             return Ok(());
-        };
-        let mut named = head.headers.get_all(HOST).iter();
-        let host = match (named.next(), named.next()) {
-            (Some(host), None) => host.to_str().ok().map(str::to_ascii_lowercase),
-            // HTTP/2 names it in the URI.
-            (None, _) => head
-                .uri
-                .authority()
-                .map(|host| host.as_str().to_ascii_lowercase()),
-            (Some(_), Some(_)) => None,
-        };
+        }
         match host {
-            Some(host) if hosts.contains(&host) => Ok(()),
+            Some(host) if self.loopback && loopback_port(host).is_some() => Ok(()),
+            Some(host) if self.hosts.iter().any(|listed| listed == host) => Ok(()),
             _ => Err(Error::Host),
         }
     }
 }
 
-/// What this process is called on its own machine.
-fn own_hosts(port: u16) -> Vec<String> {
-    let mut hosts: Vec<String> = ["127.0.0.1", "localhost", "[::1]"]
-        .iter()
-        .map(|host| format!("{host}:{port}"))
-        .collect();
-    if port == 80 {
-        hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned));
+/// What the request calls us, in lower case; `None` when it says nothing or two things.
+fn host(head: &Parts) -> Option<String> {
+    let mut named = head.headers.get_all(HOST).iter();
+    let host = match (named.next(), named.next()) {
+        (Some(host), None) => host.to_str().ok()?,
+        // HTTP/2 names it in the URI.
+        (None, _) => head.uri.authority()?.as_str(),
+        (Some(_), Some(_)) => return None,
+    };
+    Some(host.to_ascii_lowercase())
+}
+
+/// The port of a loopback name, of any of them; `None` for all other names.
+fn loopback_port(host: &str) -> Option<u16> {
+    let names = ["127.0.0.1", "localhost", "[::1]"];
+    let port = names.iter().find_map(|name| host.strip_prefix(name))?;
+    match port.strip_prefix(':') {
+        None if port.is_empty() => Some(80),
+        None => None,
+        Some(port) => port.parse().ok(),
     }
-    hosts
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -232,14 +234,17 @@ mod tests {
             "localhost:3000",
             "LOCALHOST:3000",
             "[::1]:3000",
+            "127.0.0.1:3001",
+            "127.0.0.1",
         ] {
             assert!(host(good), "{good}");
         }
         for bad in [
             "evil.example.com",
-            "127.0.0.1:3001",
-            "127.0.0.1",
+            "evil.example.com:3000",
+            "localhost.evil:3000",
             "localhost:3000.evil",
+            "localhost:",
         ] {
             assert!(!host(bad), "{bad}");
         }
@@ -267,6 +272,8 @@ mod tests {
             "http://evil.example.com",
             "null",
             "https://127.0.0.1:3000",
+            "http://localhost:8080",
+            "http://localhost",
             "",
         ] {
             assert!(matches!(origin(bad), Err(Error::Origin)), "{bad}");
