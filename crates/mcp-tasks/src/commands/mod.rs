@@ -22,7 +22,6 @@ async fn neighbours(process: &Process) -> Result<(Store, Queue), Failure> {
     let store = Store::new(process.config.postgres.clone(), &process.registry)?;
     let queue = Queue::new(process.config.redis.clone(), &process.registry)?;
     let starting = process.health.check("schema");
-    starting.not_ready("not looked at yet");
     loop {
         // Postgres being away is waited for; a schema that does not fit is not.
         match store.check_schema().await {
