@@ -29,10 +29,6 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub gauges_interval: Duration,
-    /// For how long a task that expired is still shown as failed.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
-    pub expired_grace: Duration,
     /// For how long "expired" is told apart from "never existed".
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -53,7 +49,6 @@ impl Default for Config {
             deadline_interval: Duration::from_secs(1),
             purge_interval: Duration::from_secs(10),
             gauges_interval: Duration::from_secs(10),
-            expired_grace: Duration::from_secs(3600),
             tombstone_keep: Duration::from_secs(7 * 24 * 3600),
             consumer_idle: Duration::from_secs(3600),
             batch: 500,
@@ -78,7 +73,10 @@ impl Config {
             }
         }
         if self.batch == 0 || self.batch > 10_000 {
-            problems.push(format!("cron.batch: {} is not between 1 and 10000", self.batch));
+            problems.push(format!(
+                "cron.batch: {} is not between 1 and 10000",
+                self.batch
+            ));
         }
         problems
     }

@@ -67,7 +67,16 @@ impl Cron {
     ) -> Self {
         let metrics = metrics::Metrics::new(registry);
         let shutdown = CancellationToken::new();
-        Self { parts: Parts { store, queue, config, metrics, shutdown }, health }
+        Self {
+            parts: Parts {
+                store,
+                queue,
+                config,
+                metrics,
+                shutdown,
+            },
+            health,
+        }
     }
 
     /// Runs every sweep on its interval until `shutdown`; a sweep under way ends its batch.
@@ -78,15 +87,35 @@ impl Cron {
 }
 
 fn table(config: &Config) -> Vec<Sweep> {
-    let sweep = |name, interval, run| Sweep { name, interval, run };
+    let sweep = |name, interval, run| Sweep {
+        name,
+        interval,
+        run,
+    };
     vec![
-        sweep("requeue", config.reconcile_interval, |p| Box::pin(sweeps::requeue::run(p))),
-        sweep("holds", config.deadline_interval, |p| Box::pin(sweeps::holds::run(p))),
-        sweep("expire", config.deadline_interval, |p| Box::pin(sweeps::expire::run(p))),
-        sweep("inputs", config.deadline_interval, |p| Box::pin(sweeps::inputs::run(p))),
-        sweep("stopped", config.deadline_interval, |p| Box::pin(sweeps::stopped::run(p))),
-        sweep("purge", config.purge_interval, |p| Box::pin(sweeps::purge::run(p))),
-        sweep("consumers", config.purge_interval, |p| Box::pin(sweeps::consumers::run(p))),
-        sweep("gauges", config.gauges_interval, |p| Box::pin(sweeps::gauges::run(p))),
+        sweep("requeue", config.reconcile_interval, |p| {
+            Box::pin(sweeps::requeue::run(p))
+        }),
+        sweep("holds", config.deadline_interval, |p| {
+            Box::pin(sweeps::holds::run(p))
+        }),
+        sweep("expire", config.deadline_interval, |p| {
+            Box::pin(sweeps::expire::run(p))
+        }),
+        sweep("inputs", config.deadline_interval, |p| {
+            Box::pin(sweeps::inputs::run(p))
+        }),
+        sweep("stopped", config.deadline_interval, |p| {
+            Box::pin(sweeps::stopped::run(p))
+        }),
+        sweep("purge", config.purge_interval, |p| {
+            Box::pin(sweeps::purge::run(p))
+        }),
+        sweep("consumers", config.purge_interval, |p| {
+            Box::pin(sweeps::consumers::run(p))
+        }),
+        sweep("gauges", config.gauges_interval, |p| {
+            Box::pin(sweeps::gauges::run(p))
+        }),
     ]
 }

@@ -38,7 +38,11 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
                 check.ready();
             }
             Err(error) => {
-                parts.metrics.failures.with_label_values(&[sweep.name]).inc();
+                parts
+                    .metrics
+                    .failures
+                    .with_label_values(&[sweep.name])
+                    .inc();
                 tracing::warn!(sweep = sweep.name, error = ?error, "sweep failed");
                 if last_success.elapsed() > overdue {
                     check.not_ready("has not succeeded for three intervals");
@@ -51,14 +55,26 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
 async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::Error> {
     let lease = LEASE_MIN.max(sweep.interval * 2);
     let leading = parts.store.lead_sweep(sweep.name, holder, lease).await?;
-    parts.metrics.leading.with_label_values(&[sweep.name]).set(i64::from(leading));
+    parts
+        .metrics
+        .leading
+        .with_label_values(&[sweep.name])
+        .set(i64::from(leading));
     if !leading {
         return Ok(());
     }
     let started = Instant::now();
     let swept = (sweep.run)(parts.clone()).await?;
-    parts.metrics.seconds.with_label_values(&[sweep.name]).observe(started.elapsed().as_secs_f64());
-    parts.metrics.swept.with_label_values(&[sweep.name]).inc_by(swept);
+    parts
+        .metrics
+        .seconds
+        .with_label_values(&[sweep.name])
+        .observe(started.elapsed().as_secs_f64());
+    parts
+        .metrics
+        .swept
+        .with_label_values(&[sweep.name])
+        .inc_by(swept);
     if swept > 0 {
         tracing::info!(sweep = sweep.name, rows = swept, "swept");
     }

@@ -71,7 +71,7 @@ impl Store {
                         &[None::<uuid::Uuid>].as_slice(),
                         &age,
                         &self.config.lease_grace_ms(),
-                        &0_i64,
+                        &ms(self.config.expired_grace),
                     ],
                 )
                 .await?;
@@ -137,9 +137,7 @@ impl Store {
     /// When Postgres could not be asked; repeating is safe, else the next sweep settles it.
     pub async fn confirm_stopped(&self, claim: &Claim) -> Result<Write, Error> {
         let claimed = [(claim.id, Some(claim.attempt), Some(claim.token))];
-        let settled = self
-            .settle(&claimed, std::time::Duration::from_secs(60))
-            .await?;
+        let settled = self.settle(&claimed).await?;
         if !settled.is_empty() {
             return Ok(Write::Done);
         }
@@ -150,29 +148,25 @@ impl Store {
         })
     }
 
-    /// Ends stopped tasks that nothing runs. `expired_grace`: for how long a task that expired
-    /// is still shown as failed.
+    /// Ends stopped tasks that nothing runs. One that expired is shown as failed for
+    /// `expired_grace` of the settings.
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
-    pub async fn settle_stopped(
-        &self,
-        ids: &[TaskId],
-        expired_grace: std::time::Duration,
-    ) -> Result<Vec<Settled>, Error> {
+    pub async fn settle_stopped(&self, ids: &[TaskId]) -> Result<Vec<Settled>, Error> {
         let unclaimed: Vec<_> = ids.iter().map(|id| (*id, None, None)).collect();
-        self.settle(&unclaimed, expired_grace).await
+        self.settle(&unclaimed).await
     }
 
     async fn settle(
         &self,
         tasks: &[(TaskId, Option<i32>, Option<uuid::Uuid>)],
-        expired_grace: std::time::Duration,
     ) -> Result<Vec<Settled>, Error> {
         let ids: Vec<_> = tasks.iter().map(|(id, ..)| id.as_uuid()).collect();
         let attempts: Vec<_> = tasks.iter().map(|(_, attempt, _)| *attempt).collect();
         let tokens: Vec<_> = tasks.iter().map(|(.., token)| *token).collect();
-        let (grace_ms, expired_grace_ms) = (self.config.lease_grace_ms(), ms(expired_grace));
+        let (grace_ms, expired_grace_ms) =
+            (self.config.lease_grace_ms(), ms(self.config.expired_grace));
         with_connection!(self, "settle_stopped", |connection| {
             let age = self.connected_ms(connection);
             let statement = connection.prepare_cached(sql!("settle_stopped")).await?;

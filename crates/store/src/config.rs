@@ -36,6 +36,11 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub heartbeat: Duration,
+    /// For how long a task whose TTL ran out is still shown as failed, before "expired" is all
+    /// that is left of it.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub expired_grace: Duration,
 }
 
 impl Default for Config {
@@ -48,6 +53,7 @@ impl Default for Config {
             wait_max: Duration::from_secs(10),
             lease: Duration::from_secs(15),
             heartbeat: Duration::from_secs(5),
+            expired_grace: Duration::from_secs(3600),
         }
     }
 }

@@ -4,5 +4,9 @@ use crate::{Parts, Swept};
 
 pub(crate) async fn run(parts: Parts) -> Swept {
     // Housekeeping of hints only: Redis being away is no failure.
-    Ok(parts.queue.reap_consumers(parts.config.consumer_idle).await.unwrap_or(0))
+    Ok(parts
+        .queue
+        .reap_consumers(parts.config.consumer_idle)
+        .await
+        .unwrap_or(0))
 }

@@ -19,13 +19,20 @@ pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> Result<(), Erro
     if stopped.is_empty() {
         return Ok(());
     }
-    let settled = parts.store.settle_stopped(stopped, parts.config.expired_grace).await?;
+    let settled = parts.store.settle_stopped(stopped).await?;
     for task in &settled {
-        parts.metrics.settled.with_label_values(&[task.reason.as_str()]).inc();
+        parts
+            .metrics
+            .settled
+            .with_label_values(&[task.reason.as_str()])
+            .inc();
         tracing::info!(task.id = %task.id, reason = task.reason, "task ended");
         parts.queue.wake(task.id).await;
     }
-    for id in stopped.iter().filter(|id| settled.iter().all(|task| task.id != **id)) {
+    for id in stopped
+        .iter()
+        .filter(|id| settled.iter().all(|task| task.id != **id))
+    {
         parts.queue.stop(*id).await;
     }
     Ok(())

@@ -8,7 +8,9 @@ pub(crate) async fn run(parts: Parts) -> Swept {
         Ok(parts.store.purge(rows, parts.config.tombstone_keep).await?)
     })
     .await?;
-    let forgotten =
-        super::batches(&parts, async || Ok(parts.store.purge_tombstones(rows).await?)).await?;
+    let forgotten = super::batches(&parts, async || {
+        Ok(parts.store.purge_tombstones(rows).await?)
+    })
+    .await?;
     Ok(purged + forgotten)
 }

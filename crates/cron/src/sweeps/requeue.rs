@@ -7,7 +7,9 @@ use crate::{Parts, Swept};
 
 pub(crate) async fn run(parts: Parts) -> Swept {
     // Without Redis there is nothing to hint; workers take the same jobs from Postgres.
-    let Ok(epochs) = parts.queue.epochs().await else { return Ok(0) };
+    let Ok(epochs) = parts.queue.epochs().await else {
+        return Ok(0);
+    };
     super::batches(&parts, || requeue(&parts, &epochs)).await
 }
 
@@ -24,7 +26,10 @@ async fn requeue(parts: &Parts, epochs: &[String]) -> Swept {
     let mut hinted = Vec::with_capacity(unhinted.len());
     for job in unhinted {
         let epoch = parts.queue.epoch(job.id);
-        let lane = Lane { tool: job.tool, version: job.version };
+        let lane = Lane {
+            tool: job.tool,
+            version: job.version,
+        };
         if parts.queue.push(&lane, job.id).await.is_err() {
             break;
         }

@@ -51,6 +51,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     if options.fixtures.is_some() {
         expected.extend(names(fixtures::conformance(&worker::ToolSet::new()).iter()));
     }
+    let key = request_state_key(&options)?;
     let stack = Stack {
         binary: std::env::current_exe()?,
         data_dir: options.data_dir,
@@ -59,7 +60,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         workers: options.workers,
         fresh: options.fresh,
         no_restart: options.no_restart,
-        settings: settings(options.fixtures)?,
+        settings: settings(options.fixtures, &key)?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -73,25 +74,38 @@ fn names<'a>(tools: impl Iterator<Item = &'a Arc<dyn worker::Tool>>) -> BTreeSet
 }
 
 /// What all processes of the stack share beside their addresses.
-fn settings(fixtures: Option<Fixtures>) -> Result<Table, Failure> {
+fn settings(fixtures: Option<Fixtures>, key: &str) -> Result<Table, Failure> {
     let mut tools = Table::new();
     tools.insert("demo".to_owned(), Value::Boolean(true));
     if let Some(fixtures) = fixtures {
         tools.insert("fixtures".to_owned(), Value::try_from(fixtures)?);
     }
-    // Gateways are interchangeable: they open each other's requestState.
-    let mut key = [0_u8; 32];
-    getrandom::fill(&mut key)?;
-    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut gateway = Table::new();
-    gateway.insert(
-        "request_state_keys".to_owned(),
-        Value::Array(vec![Value::String(key)]),
-    );
+    let keys = Value::Array(vec![Value::String(key.to_owned())]);
+    gateway.insert("request_state_keys".to_owned(), keys);
     let mut all = Table::new();
     all.insert("tools".to_owned(), Value::Table(tools));
     all.insert("gateway".to_owned(), Value::Table(gateway));
     Ok(all)
+}
+
+/// The key that seals `requestState`: gateways open each other's, also after a restart, so it
+/// is kept with the data.
+fn request_state_key(options: &Options) -> Result<String, Failure> {
+    let file = options.data_dir.join("request-state-key");
+    if !options.fresh
+        && let Ok(key) = std::fs::read_to_string(&file)
+    {
+        return Ok(key.trim().to_owned());
+    }
+    let mut key = [0_u8; 32];
+    getrandom::fill(&mut key)?;
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let folder = &options.data_dir;
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&file, &key))
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(key)
 }
 
 struct Dev {

@@ -28,7 +28,7 @@ pub fn run(config: Config) -> Result<ExitCode, Failure> {
         let drained = CancellationToken::new();
         let watching = monitor::run(store, queue, process.health, drained.clone());
         let working = async {
-            let worked = worker.run(process.shutdown.clone()).await;
+            let worked = Box::pin(worker.run(process.shutdown.clone())).await;
             drained.cancel();
             worked
         };

@@ -168,7 +168,7 @@ async fn i11_expired_is_not_unknown() {
     let system = System::with(
         2,
         1,
-        "[cron]\nexpired_grace = \"1s\"\npurge_interval = \"1s\"",
+        "[postgres]\nexpired_grace = \"1s\"\n[cron]\npurge_interval = \"1s\"",
     )
     .await;
     let alice = system.cluster.client(0, "alice");

@@ -134,7 +134,7 @@ async fn a_stopped_task_without_a_live_lease_is_settled_by_the_next_sweep() {
     let id = claim.id();
     let _ = world.store.cancel(&world.alice, id).await.unwrap();
     assert_eq!(
-        world.store.settle_stopped(&[id], SECOND).await.unwrap(),
+        world.store.settle_stopped(&[id]).await.unwrap(),
         [],
         "its owner lives"
     );
@@ -145,12 +145,7 @@ async fn a_stopped_task_without_a_live_lease_is_settled_by_the_next_sweep() {
     );
     let settled = harness::wait::until("settled", 10 * SECOND, async || {
         let ids = world.store.stoppable(10).await.unwrap();
-        world
-            .store
-            .settle_stopped(&ids, SECOND)
-            .await
-            .unwrap()
-            .pop()
+        world.store.settle_stopped(&ids).await.unwrap().pop()
     })
     .await
     .unwrap();

@@ -317,7 +317,7 @@ async fn the_last_attempt_that_is_lost_ends_the_task() {
     let settled = harness::wait::until("settled", 10 * SECOND, async || {
         world
             .store
-            .settle_stopped(&[first.id()], SECOND)
+            .settle_stopped(&[first.id()])
             .await
             .unwrap()
             .pop()

@@ -3,7 +3,7 @@
 use protocol::TaskStatus;
 use store::{Cancel, Created, Lookup, StopReason, ToolPolicy, Write};
 
-use crate::support::{HOUR, NO_WORK, SECOND, World, create, question, token};
+use crate::support::{HOUR, NO_WORK, World, create, question, token};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_expires_is_shown_as_failed_and_leaves_a_tombstone() {
@@ -80,10 +80,7 @@ async fn a_parked_or_queued_task_that_expires_is_settled_by_the_sweep() {
     assert_eq!(world.store.expire(1).await.unwrap().len(), 1, "in batches");
     assert_eq!(world.store.expire(10).await.unwrap().len(), 1);
     let ids = world.store.stoppable(10).await.unwrap();
-    assert_eq!(
-        world.store.settle_stopped(&ids, HOUR).await.unwrap().len(),
-        2
-    );
+    assert_eq!(world.store.settle_stopped(&ids).await.unwrap().len(), 2);
     for id in [parked, queued] {
         assert_eq!(world.error_reason(id).await, "task_expired");
         let shown =
@@ -179,7 +176,7 @@ async fn what_nobody_holds_and_nobody_has_is_stopped() {
     assert_eq!(world.store.end_holds(10).await.unwrap(), []);
     let settled = world
         .store
-        .settle_stopped(&[orphan, keyed, held, handed], SECOND)
+        .settle_stopped(&[orphan, keyed, held, handed])
         .await
         .unwrap();
     assert!(

@@ -295,11 +295,7 @@ async fn a_question_that_goes_unanswered_fails_the_task_by_name() {
     assert_eq!(world.store.fail_unanswered(Some(id)).await.unwrap(), None);
     assert_eq!(world.get(id).await.stop, Some(StopReason::InputDeadline));
     assert_eq!(world.store.stoppable(10).await.unwrap(), [id]);
-    let settled = world
-        .store
-        .settle_stopped(&[id, fresh], SECOND)
-        .await
-        .unwrap();
+    let settled = world.store.settle_stopped(&[id, fresh]).await.unwrap();
     assert_eq!(settled.len(), 1);
     assert_eq!(world.error_reason(id).await, "input_deadline");
     let message = world.get(id).await.status_message.unwrap();

@@ -65,7 +65,7 @@ async fn attack(world: &World, claim: &Claim, permits: [Permit; 2]) {
     assert_eq!(store.expire(10).await.unwrap(), []);
     assert_eq!(store.fail_unanswered(None).await.unwrap(), None);
     assert_eq!(store.stoppable(10).await.unwrap(), []);
-    assert_eq!(store.settle_stopped(&[id], HOUR).await.unwrap(), []);
+    assert_eq!(store.settle_stopped(&[id]).await.unwrap(), []);
     store
         .mark_hinted(&[(id, Some("e".to_owned()))])
         .await
