@@ -57,10 +57,13 @@ export async function* messages(response) {
 /// Sends one request and resolves to its response message (`{ result }` or `{ error }`).
 export async function call(url, method, params, options = {}) {
   const id = options.id ?? ++lastId;
-  for await (const message of messages(await post(url, method, params, { ...options, id }))) {
+  const response = await post(url, method, params, { ...options, id });
+  let last;
+  for await (const message of messages(response)) {
     if (message.id === id && message.method === undefined) return message;
+    last = message;
   }
-  throw new Error(`${method}: the answer ended without a response`);
+  throw new Error(`${method}: HTTP ${response.status} without a response, at its end ${JSON.stringify(last)}`);
 }
 
 /// As `call`, for a request that must succeed.
