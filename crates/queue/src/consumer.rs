@@ -146,12 +146,12 @@ impl Consumer {
 
     /// Says that a hint's task is settled, or somebody else's: the hint is removed. Best effort; a
     /// hint that stays comes back and is refused by the claim.
-    pub async fn ack(&self, hint: &Hint) {
+    pub async fn ack(&mut self, hint: &Hint) {
         self.link.ack(&self.name, &hint.entry).await;
     }
 
     /// Puts a hint back for other workers, for one that will not be worked on. Best effort.
-    pub async fn hand_back(&self, hint: Hint) {
+    pub async fn hand_back(&mut self, hint: Hint) {
         self.link.hand_back(&self.name, hint).await;
     }
 
@@ -171,7 +171,7 @@ impl Consumer {
         while let Some(hint) = self.ready.pop_front() {
             self.link.hand_back(&self.name, hint).await;
         }
-        for shard in &self.shards {
+        for shard in &mut self.shards {
             if shard.streams.keys.is_empty() {
                 continue;
             }

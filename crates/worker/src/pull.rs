@@ -79,7 +79,7 @@ impl Puller {
     /// The end: jobs finish or are told to, their hints are acknowledged as they do.
     async fn hand_over(
         &self,
-        consumer: Consumer,
+        mut consumer: Consumer,
         mut finished: tokio::sync::mpsc::UnboundedReceiver<Hint>,
         jobs: &mut JoinSet<()>,
     ) {

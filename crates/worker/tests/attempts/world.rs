@@ -1,0 +1,275 @@
+//! A database, a Redis, and workers that run scripted tools.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use harness::postgres::Database;
+use harness::redis::Redis;
+use protocol::TaskId;
+use queue::{Lane, Queue};
+use serde_json::{Value, json};
+use store::{Created, Lookup, NewTask, Principal, Store, Task, ToolPolicy};
+use telemetry::{Health, Registry};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use worker::{
+    Arguments, CallToolResult, Context, Definition, Tool, ToolError, ToolSet, ToolSpec, Worker,
+};
+
+/// Used up by failures only.
+pub const SOON: Duration = Duration::from_secs(30);
+
+pub type Body =
+    for<'a> fn(&'a World, &'a mut Context) -> BoxFuture<'a, Result<CallToolResult, ToolError>>;
+
+/// What tools and tests share.
+pub struct World {
+    pub store: Store,
+    pub queue: Queue,
+    pub database: Database,
+    pub redis: Mutex<Redis>,
+    pub alice: Principal,
+    /// What became visible outside, in order.
+    pub ledger: Mutex<Vec<String>>,
+    /// For tools that behave differently at another run.
+    pub runs: AtomicU32,
+    pub go: CancellationToken,
+}
+
+/// A running worker; dropped, it is lost without a word.
+pub struct Running {
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), worker::Error>>,
+}
+
+impl Running {
+    pub async fn drain(mut self) -> Result<(), worker::Error> {
+        self.shutdown.cancel();
+        (&mut self.task).await.unwrap()
+    }
+
+    pub async fn ended(mut self) -> Result<(), worker::Error> {
+        tokio::time::timeout(SOON, &mut self.task)
+            .await
+            .unwrap()
+            .unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Scripted {
+    world: Arc<World>,
+    policy: ToolPolicy,
+    body: Body,
+}
+
+#[worker::async_trait]
+impl Tool for Scripted {
+    fn spec(&self) -> ToolSpec {
+        let mut spec = ToolSpec::new(Definition::new("scripted", &json!({ "type": "object" })));
+        spec.policy = self.policy.clone();
+        spec
+    }
+
+    async fn call(&self, context: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
+        self.world.runs.fetch_add(1, Ordering::SeqCst);
+        (self.body)(&self.world, context).await
+    }
+}
+
+fn config(url: &str) -> store::Config {
+    store::Config {
+        url: url.to_owned(),
+        pool_size: 8,
+        lease: Duration::from_millis(1500),
+        heartbeat: Duration::from_millis(300),
+        ..store::Config::default()
+    }
+}
+
+async fn migrate(url: String) -> Result<(), store::Error> {
+    store::migrate::migrate(&config(&url)).await.map(drop)
+}
+
+impl World {
+    pub async fn new() -> Arc<World> {
+        let database = harness::postgres::test_database(migrate).await.unwrap();
+        let redis = Redis::temporary().await.unwrap();
+        let settings = queue::config::Config {
+            url: redis.url(),
+            block: Duration::from_millis(500),
+            ..queue::config::Config::default()
+        };
+        Arc::new(World {
+            store: Store::new(config(database.url()), &Registry::new()).unwrap(),
+            queue: Queue::new(settings, &Registry::new()).unwrap(),
+            database,
+            redis: Mutex::new(redis),
+            alice: Principal::verified("test".to_owned(), "alice".to_owned(), None),
+            ledger: Mutex::default(),
+            runs: AtomicU32::new(0),
+            go: CancellationToken::new(),
+        })
+    }
+
+    /// A worker of its own connections to the same servers.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the handle is owned by what is returned"
+    )]
+    pub fn worker(self: &Arc<Self>, policy: ToolPolicy, body: Body) -> Running {
+        let store = Store::new(config(self.database.url()), &Registry::new()).unwrap();
+        let tools = ToolSet::new();
+        tools
+            .insert(Arc::new(Scripted {
+                world: Arc::clone(self),
+                policy,
+                body,
+            }))
+            .unwrap();
+        let settings = worker::Config {
+            stop_grace: Duration::from_millis(400),
+            drain_deadline: Duration::from_millis(300),
+            ..worker::Config::default()
+        };
+        let registry = Registry::new();
+        let health = Health::new(&registry);
+        let worker = Worker::new(
+            settings,
+            store,
+            self.queue.clone(),
+            tools,
+            &registry,
+            health,
+        );
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(Box::pin(worker.run(shutdown.clone())));
+        Running { shutdown, task }
+    }
+
+    /// A task with a handle, and a hint for it.
+    pub async fn start(&self, policy: &ToolPolicy) -> TaskId {
+        self.start_with(policy, |_| {}).await
+    }
+
+    pub async fn start_with(
+        &self,
+        policy: &ToolPolicy,
+        change: impl FnOnce(&mut NewTask<'_>),
+    ) -> TaskId {
+        let capabilities = json!({
+            "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} }
+        });
+        let id = TaskId::new(1_790_000_000_000);
+        let mut new = NewTask {
+            id,
+            principal: &self.alice,
+            tool: "scripted",
+            tool_version: 1,
+            policy,
+            arguments: Bytes::from_static(b"{}"),
+            arguments_digest: [0; 32],
+            client_capabilities: Bytes::from(capabilities.to_string()),
+            offered_responses: None,
+            trace_context: None,
+            idempotency_key: None,
+            status_message: "started",
+            hold: Duration::from_secs(60),
+            handed_out: true,
+            hint_epoch: self.queue.epoch(id),
+        };
+        change(&mut new);
+        assert!(matches!(
+            self.store.create(&new).await.unwrap(),
+            Created::New(_)
+        ));
+        self.hint(id).await;
+        id
+    }
+
+    /// Cron's part: a hint, if Redis is there.
+    pub async fn hint(&self, id: TaskId) {
+        let lane = Lane {
+            tool: "scripted".to_owned(),
+            version: 1,
+        };
+        drop(self.queue.push(&lane, id).await);
+    }
+
+    pub async fn get(&self, id: TaskId) -> Task {
+        match self.store.get(&self.alice, id).await.unwrap() {
+            Lookup::Found(task) => *task,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The task once its status is one of these; hinted again meanwhile, as cron would.
+    pub async fn wait(&self, id: TaskId, statuses: &[&str]) -> Task {
+        harness::wait::until(&format!("one of {statuses:?}"), SOON, async || {
+            let task = self.get(id).await;
+            if task.queued {
+                self.hint(id).await;
+            }
+            statuses.contains(&task.status.as_str()).then_some(task)
+        })
+        .await
+        .unwrap()
+    }
+
+    pub async fn column(&self, id: TaskId, column: &str) -> String {
+        let sql = format!("SELECT {column} FROM tasks WHERE id = '{id}'");
+        let rows = self.database.rows(&sql).await.unwrap();
+        rows[0][0].clone().unwrap_or_default()
+    }
+
+    /// Waits until the column has this value.
+    pub async fn wait_column(&self, id: TaskId, column: &str, value: &str) {
+        let what = format!("{column} = {value}");
+        let look = async || self.column(id, column).await;
+        harness::wait::for_state(&what, SOON, look, |seen| seen == value)
+            .await
+            .unwrap();
+    }
+
+    pub fn act(&self, what: &str) {
+        self.ledger.lock().unwrap().push(what.to_owned());
+    }
+
+    pub fn acts(&self) -> Vec<String> {
+        self.ledger.lock().unwrap().clone()
+    }
+
+    pub fn run(&self) -> u32 {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    pub async fn answer(&self, id: TaskId, key: &str, answer: Value) -> store::Answer {
+        let raw = serde_json::value::to_raw_value(&answer).unwrap();
+        let answers = [(key.to_owned(), raw)].into();
+        self.store
+            .answer(&self.alice, id, &answers, None)
+            .await
+            .unwrap()
+    }
+}
+
+/// `data.reason` of a failed task.
+pub fn reason(task: &Task) -> String {
+    let error: Value = serde_json::from_slice(task.error.as_ref().expect("it failed")).unwrap();
+    error["data"]["reason"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+pub fn done() -> Result<CallToolResult, ToolError> {
+    Ok(CallToolResult::text("done"))
+}
