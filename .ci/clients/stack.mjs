@@ -62,8 +62,9 @@ export async function startStack({ gateways, workers = 1 }) {
 
   const logFd = openSync(logFile, "a");
   const child = spawn(
-    binary(),
-    ["dev", "--port", String(await freePort()), "--gateways", String(gateways), "--workers", String(workers),
+    // Asks the system to end the stack even if this process is killed, then becomes the command.
+    "setpriv",
+    ["--pdeathsig", "TERM", binary(), "dev", "--port", String(await freePort()), "--gateways", String(gateways), "--workers", String(workers),
       "--fixtures", "conformance", "--data-dir", data, "--fresh"],
     // Its own group: a ctrl-C at the terminal reaches us first, and we end it in order.
     { cwd: ROOT, stdio: ["ignore", logFd, logFd], detached: true },
