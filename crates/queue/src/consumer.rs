@@ -7,7 +7,7 @@
 //! All operations live in the consumer, not in the future of `next()`: dropping that future loses
 //! nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -44,6 +44,8 @@ pub struct Consumer {
 struct Shard {
     index: u16,
     streams: Arc<Streams>,
+    /// Every stream ever read, whose groups may know this consumer.
+    joined: BTreeSet<Arc<str>>,
     state: State,
     backoff: Backoff,
     /// Whether it was found empty since the last wait.
@@ -85,14 +87,18 @@ struct Finished {
 impl Consumer {
     pub(crate) fn new(queue: Queue, link: Arc<Link>, lanes: &[Lane]) -> Consumer {
         let now = Instant::now();
-        let shards = link.keys.shards().map(|index| Shard {
-            index,
-            streams: Arc::new(Streams::new(&link, index, lanes)),
-            state: State::Down { retry_at: now },
-            backoff: Backoff::default(),
-            empty: false,
-            turn: 0,
-            reclaim_at: now + link.config.reclaim_interval,
+        let shards = link.keys.shards().map(|index| {
+            let streams = Arc::new(Streams::new(&link, index, lanes));
+            Shard {
+                index,
+                joined: streams.keys.iter().cloned().collect(),
+                streams,
+                state: State::Down { retry_at: now },
+                backoff: Backoff::default(),
+                empty: false,
+                turn: 0,
+                reclaim_at: now + link.config.reclaim_interval,
+            }
         });
         Consumer {
             shards: shards.collect(),
@@ -146,38 +152,52 @@ impl Consumer {
 
     /// Says that a hint's task is settled, or somebody else's: the hint is removed. Best effort; a
     /// hint that stays comes back and is refused by the claim.
-    pub async fn ack(&mut self, hint: &Hint) {
-        self.link.ack(&self.name, &hint.entry).await;
+    ///
+    /// The future does not borrow the consumer, so that a job may give its hint back while the
+    /// consumer waits for others.
+    pub fn ack<'hint>(&self, hint: &'hint Hint) -> impl Future<Output = ()> + Send + use<'hint> {
+        let (link, name) = (Arc::clone(&self.link), Arc::clone(&self.name));
+        async move { link.ack(&name, &hint.entry).await }
     }
 
-    /// Puts a hint back for other workers, for one that will not be worked on. Best effort.
-    pub async fn hand_back(&mut self, hint: Hint) {
-        self.link.hand_back(&self.name, hint).await;
+    /// Puts a hint back for other workers, for one that will not be worked on. Best effort; the
+    /// future does not borrow the consumer.
+    pub fn hand_back(&self, hint: Hint) -> impl Future<Output = ()> + Send + use<> {
+        let (link, name) = (Arc::clone(&self.link), Arc::clone(&self.name));
+        async move { link.hand_back(&name, hint).await }
     }
 
     /// Reads other lanes from now on; reads that wait already end within `block`.
     pub async fn set_lanes(&mut self, lanes: Vec<Lane>) {
         for shard in &mut self.shards {
             shard.streams = Arc::new(Streams::new(&self.link, shard.index, &lanes));
+            shard.joined.extend(shard.streams.keys.iter().cloned());
             shard.empty = false;
         }
         self.call_home().await;
     }
 
-    /// Leaves: hands back what was not given out, and removes the consumer where nothing is
-    /// pending for it. Hints that the caller still holds keep it until they are reclaimed.
-    pub async fn close(mut self) {
-        self.call_home().await;
+    /// Stops reading, so that nothing more is delivered here: for a worker that finishes what it
+    /// has. What came in meanwhile is handed back.
+    pub async fn stop(&mut self) {
+        self.set_lanes(Vec::new()).await;
         while let Some(hint) = self.ready.pop_front() {
             self.link.hand_back(&self.name, hint).await;
         }
-        for shard in &mut self.shards {
-            if shard.streams.keys.is_empty() {
+    }
+
+    /// Leaves: hands back what was not given out, and removes the consumer where nothing is
+    /// pending for it. Hints that the caller still holds keep it until they are reclaimed.
+    pub async fn close(mut self) {
+        self.stop().await;
+        let shards = std::mem::take(&mut self.shards);
+        for streams in shards.into_iter().map(|shard| shard.joined) {
+            if streams.is_empty() {
                 continue;
             }
             let mut leave = self.link.scripts.leave.prepare_invoke();
-            for key in &shard.streams.keys {
-                leave.key(&**key);
+            for stream in &streams {
+                leave.key(&**stream);
             }
             leave.arg(GROUP).arg(&*self.name);
             if let Err(error) = self.link.script::<u64>(&leave).await {

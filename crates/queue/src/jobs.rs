@@ -106,7 +106,7 @@ impl Link {
         let mut invocation = self.scripts.push.key(self.keys.stream(shard, lane));
         invocation
             .key(self.keys.epoch(shard))
-            .key(self.keys.streams(shard))
+            .key(self.keys.lanes(shard))
             .arg(id.to_string())
             .arg(self.epochs.seen(shard))
             .arg(random_name());
@@ -180,12 +180,12 @@ impl Link {
         let mut reaped = 0;
         let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         for shard in self.keys.shards() {
-            let set = self.keys.streams(shard);
-            let mut members = redis::cmd("SMEMBERS");
-            members.arg(&set);
+            let lanes = self.keys.lanes(shard);
+            let mut members = redis::cmd("ZRANGE");
+            members.arg(&lanes).arg(0).arg(-1);
             for stream in self.command::<Vec<String>>(&members).await? {
                 let mut invocation = self.scripts.reap.key(stream);
-                invocation.key(&set).arg(GROUP).arg(idle_ms);
+                invocation.key(&lanes).arg(GROUP).arg(idle_ms);
                 let removed: u64 = self.script(&invocation).await?;
                 self.metrics.consumers_reaped.inc_by(removed);
                 reaped += removed;

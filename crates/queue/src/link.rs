@@ -265,6 +265,10 @@ impl Link {
         let mut parts = self.up.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts[index] = up;
         let both = parts.iter().all(|up| *up);
+        if !up {
+            // The other connection goes to the same server.
+            self.suspect.notify_one();
+        }
         self.up
             .both
             .send_if_modified(|before| std::mem::replace(before, both) != both);

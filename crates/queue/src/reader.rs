@@ -19,7 +19,7 @@ use crate::link::{Link, within};
 pub(crate) struct Streams {
     pub keys: Vec<Arc<str>>,
     pub lanes: Vec<Lane>,
-    set: String,
+    lanes_key: String,
 }
 
 impl Streams {
@@ -30,7 +30,7 @@ impl Streams {
                 .map(|lane| link.keys.stream(shard, lane).into())
                 .collect(),
             lanes: lanes.to_vec(),
-            set: link.keys.streams(shard),
+            lanes_key: link.keys.lanes(shard),
         }
     }
 }
@@ -128,7 +128,7 @@ impl Reading {
     /// Takes up to `max` hints without waiting, looking at stream number `first` first.
     pub(crate) async fn take(self, mut connection: Connection, max: usize, first: usize) -> Done {
         let mut take = self.prepare(&self.link.scripts.take);
-        take.key(&self.streams.set)
+        take.key(&self.streams.lanes_key)
             .arg(GROUP)
             .arg(&*self.consumer)
             .arg(max)

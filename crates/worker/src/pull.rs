@@ -83,6 +83,7 @@ impl Puller {
         mut finished: tokio::sync::mpsc::UnboundedReceiver<Hint>,
         jobs: &mut JoinSet<()>,
     ) {
+        consumer.stop().await;
         let soft = tokio::time::sleep(self.parts.config.drain_deadline);
         tokio::pin!(soft);
         let mut told = false;

@@ -1,0 +1,14 @@
+//! The queue on a real Redis.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail the test, as the tests do"
+)]
+
+// Under the name it has in the rest of the workspace.
+extern crate mcp_tasks_queue as queue;
+
+mod jobs;
+mod outages;
+mod support;
+mod wakeups;
