@@ -41,7 +41,7 @@ async fn rmcp_drives_tasks_from_handle_to_end() {
     repeats_by_key(&alice).await;
 
     let bob = User::connect(&stack, "bob").await;
-    is_told_nothing_of_anothers_task(&bob, &report).await;
+    is_told_nothing_of_foreign_tasks(&bob, &report).await;
     stack.stop().await;
 }
 
@@ -155,7 +155,7 @@ async fn repeats_by_key(user: &User) {
     assert_eq!(text(&repeat), text(&result(done.payload)));
 }
 
-async fn is_told_nothing_of_anothers_task(user: &User, foreign: &str) {
+async fn is_told_nothing_of_foreign_tasks(user: &User, foreign: &str) {
     for id in [foreign, UNKNOWN_TASK] {
         let client = user.client();
         let refusals = [
