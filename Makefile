@@ -64,7 +64,7 @@ build: ## build the binary and all tests
 	$(CARGO) test $(LOCKED) --workspace --no-run
 
 cargo-test: ## unit and integration tests, on real Postgres and Redis
-	$(CARGO) test $(LOCKED) --workspace
+	$(CARGO) test $(LOCKED) --workspace --no-fail-fast
 
 conformance: install build ## the official conformance runner against three gateways
 	@.ci/conformance

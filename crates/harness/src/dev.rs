@@ -94,7 +94,7 @@ pub async fn run<H: Hooks + 'static>(options: Options, hooks: std::sync::Arc<H>)
             complete?;
         }
         ours.cancelled().await;
-        say("stopping");
+        say("stopping (ctrl-C again stops at once)");
         while running.nodes.join_next().await.is_some() {}
         servers.cancel();
         while running.servers.join_next().await.is_some() {}

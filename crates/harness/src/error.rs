@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file, socket or process could not be handled.
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     Io {
         /// What was attempted, on what.
         what: String,

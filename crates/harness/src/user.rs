@@ -42,6 +42,12 @@ impl Identity {
         })
     }
 
+    /// Its number.
+    #[must_use]
+    pub fn uid(&self) -> Uid {
+        self.uid
+    }
+
     /// Makes a command run as this user. The standard library also drops root's supplementary
     /// groups when it changes the user.
     pub(crate) fn apply(&self, command: &mut Command) {

@@ -78,7 +78,11 @@ impl Config {
     fn problems(&self) -> Vec<String> {
         [
             self.postgres.validate(),
-            self.redis.validate(),
+            self.redis
+                .validate()
+                .into_iter()
+                .map(|p| format!("redis.{p}"))
+                .collect(),
             self.gateway.validate(&self.auth),
             self.worker.validate(),
             self.cron.validate(),
@@ -86,6 +90,24 @@ impl Config {
         ]
         .concat()
     }
+}
+
+/// Settings that are lists; in the environment their values are separated by commas.
+const LISTS: [&str; 3] = [
+    "gateway.request_state_keys",
+    "gateway.allowed_hosts",
+    "gateway.allowed_origins",
+];
+
+/// Which setting is wrong, and what is allowed.
+fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Error {
+    let (path, problem) = (error.path().to_string(), error.inner().to_string());
+    let hint = if problem.contains("a duration") {
+        ", e.g. \"30s\" or \"5m\""
+    } else {
+        ""
+    };
+    Error::Invalid(vec![format!("{path}: {problem}{hint}")])
 }
 
 /// Reads the file, if one is named, and the environment over it.
@@ -97,15 +119,20 @@ pub fn load(file: Option<&Path>) -> Result<Config, Error> {
     if let Some(file) = file {
         sources = sources.add_source(config::File::from(file).format(config::FileFormat::Toml));
     }
-    let environment = config::Environment::with_prefix("MCP_TASKS")
+    let mut environment = config::Environment::with_prefix("MCP_TASKS")
         .prefix_separator("__")
         .separator("__")
-        .try_parsing(true);
-    let config: Config = sources
+        .try_parsing(true)
+        .list_separator(",");
+    for list in LISTS {
+        environment = environment.with_list_parse_key(list);
+    }
+    let values: serde_json::Value = sources
         .add_source(environment)
         .build()
         .and_then(config::Config::try_deserialize)
         .map_err(Error::Read)?;
+    let config: Config = serde_path_to_error::deserialize(values).map_err(wrong)?;
     let problems = config.problems();
     if problems.is_empty() {
         Ok(config)

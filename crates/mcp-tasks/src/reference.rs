@@ -14,7 +14,7 @@ pub fn markdown() -> String {
         "# Settings\n\nWritten by `make docs` from the source; do not edit.\n\n\
          One TOML file (`--config FILE` or `MCP_TASKS_CONFIG`), the same for all processes. \
          Environment variables win: `MCP_TASKS__POSTGRES__URL` is `url` in `[postgres]`. \
-         Durations are text with a unit (`\"30s\"`, `\"5m\"`). Unknown names are refused.\n",
+         Durations are text with a unit (`\"30s\"`, `\"5m\"`). Lists are separated by commas there. Unknown names are refused.\n",
     );
     section(
         &mut page,
@@ -56,8 +56,9 @@ fn section(page: &mut String, path: &str, schema: &Value, defaults: &Value, root
             };
             let _ = writeln!(
                 rows,
-                "| `{name}` | {default} | {} |",
-                text(property).replace('|', "\\|")
+                "| `{name}` | {default} | {}{} |",
+                text(property).replace('|', "\\|"),
+                allowed(&resolved)
             );
         }
     }
@@ -68,6 +69,37 @@ fn section(page: &mut String, path: &str, schema: &Value, defaults: &Value, root
         let _ = write!(page, "\n## `[{path}]`\n\n{text}\n");
         section(page, &path, &schema, &defaults, root);
     }
+}
+
+/// The values that a setting may have, where they are few.
+fn allowed(schema: &Value) -> String {
+    let variants = schema.get("oneOf").and_then(Value::as_array);
+    let plain = schema.get("enum").and_then(Value::as_array);
+    let values: Vec<String> = variants
+        .into_iter()
+        .flatten()
+        .filter_map(|variant| {
+            let value = variant.get("const")?.as_str()?;
+            let text = variant
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or("");
+            Some(format!(
+                "`{value}` ({})",
+                text.replace('\n', " ").trim_end_matches('.')
+            ))
+        })
+        .chain(
+            plain
+                .into_iter()
+                .flatten()
+                .filter_map(|v| Some(format!("`{}`", v.as_str()?))),
+        )
+        .collect();
+    if values.is_empty() {
+        return String::new();
+    }
+    format!(" One of {}.", values.join(", "))
 }
 
 /// The schema behind a `$ref` (or an optional one).

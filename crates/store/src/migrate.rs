@@ -32,6 +32,8 @@ const MIGRATIONS: &[Migration] = migrations![(1, "0001_tasks")];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+/// "Already there, skipping" is no news.
+const QUIET: &str = "SET client_min_messages = warning";
 /// How often a migration that gave way is tried.
 const LOCK_TRIES: u32 = 24;
 /// Between two looks at the lock: polled, because a blocked request for it holds a snapshot
@@ -103,6 +105,7 @@ async fn under_lock(client: &Client) -> Result<Migrated, Fault> {
     {
         tokio::time::sleep(LOCK_PAUSE).await;
     }
+    client.batch_execute(QUIET).await?;
     client.batch_execute(sql!("schema_tables")).await?;
     client.batch_execute(LOCK_TIMEOUT).await?;
     let state = client.query(sql!("schema_migrations"), &[]).await?;

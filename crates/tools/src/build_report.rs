@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use worker::{
     Arguments, CallToolResult, Context, Definition, Elicited, Progress, Question, Step, Tool,
-    ToolAnnotations, ToolError, ToolSpec,
+    ToolAnnotations, ToolError, ToolSpec, pause,
 };
 
 /// Stages before the question, 2 s each.
@@ -94,10 +94,11 @@ impl Tool for BuildReport {
                 .with_message(format!("{month}: {stage}"));
             context.report(progress).await;
             let books = books(&month, stage);
+            let stop = context.cancelled();
             // Journaled, so that the answer to the question does not start the month again.
             let found: Found = context
                 .step(Step::new(stage).idempotent(), |_| async move {
-                    tokio::time::sleep(STAGE).await;
+                    pause(&stop, STAGE).await?;
                     Ok(books)
                 })
                 .await?;
@@ -114,7 +115,7 @@ impl Tool for BuildReport {
             .of(of)
             .with_message(format!("{month}: {last}"));
         context.report(progress).await;
-        tokio::time::sleep(STAGE).await;
+        context.pause(STAGE).await?;
         let euros = total_cents / 100;
         let with = if charts { "with" } else { "without" };
         let text = format!("Report for {month}: {rows} rows, {euros} EUR, {with} charts.");

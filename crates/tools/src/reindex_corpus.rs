@@ -92,7 +92,7 @@ impl Tool for ReindexCorpus {
                 *index.entry(word).or_default() += 1;
             }
             if matches!(collection, Collection::Large) {
-                tokio::time::sleep(PAUSE).await;
+                context.pause(PAUSE).await?;
                 if number % 10 == 0 {
                     let message = format!("indexed {number} of {documents} documents");
                     let progress = Progress::new(number).of(documents).with_message(message);

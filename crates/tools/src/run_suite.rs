@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use worker::{
-    Arguments, CallToolResult, Context, Definition, Elicited, Progress, Question, Step, Tool,
-    ToolAnnotations, ToolError, ToolSpec,
+    Arguments, CallToolResult, CancellationToken, Context, Definition, Elicited, Progress,
+    Question, Step, Tool, ToolAnnotations, ToolError, ToolSpec, pause,
 };
 
 /// Tests of a suite.
@@ -115,9 +115,10 @@ impl Tool for RunSuite {
             context
                 .report(Progress::new(first).of(TESTS).with_message(message))
                 .await;
+            let stop = context.cancelled();
             let batch: Batch = context
                 .step(Step::new(&format!("tests {first}")).idempotent(), |_| {
-                    batch(suite, first)
+                    batch(suite, first, stop)
                 })
                 .await?;
             sum.passed += batch.passed;
@@ -144,11 +145,11 @@ impl Tool for RunSuite {
     }
 }
 
-async fn batch(suite: Suite, first: u32) -> Result<Batch, ToolError> {
+async fn batch(suite: Suite, first: u32, stop: CancellationToken) -> Result<Batch, ToolError> {
     let mut batch = Batch::default();
     for test in first..first + BATCH {
         run_test(suite, test, &mut batch);
-        tokio::time::sleep(PAUSE).await;
+        pause(&stop, PAUSE).await?;
     }
     Ok(batch)
 }

@@ -80,6 +80,17 @@ pub struct Context {
     reports: u64,
 }
 
+/// Waits for `duration`, or until `stop` is cancelled.
+///
+/// # Errors
+/// That the work shall stop. Inside a step this says that the act did not happen.
+pub async fn pause(stop: &CancellationToken, duration: Duration) -> Result<(), ToolError> {
+    tokio::select! {
+        () = stop.cancelled() => Err(ToolError::stopped()),
+        () = tokio::time::sleep(duration) => Ok(()),
+    }
+}
+
 fn unreachable(error: &Unreachable) -> ToolError {
     tracing::warn!(error = ?error, "the journal cannot be reached: the tool stops before it acts");
     ToolError::retryable(error.to_string())
@@ -150,8 +161,18 @@ impl Context {
         self.stop.clone()
     }
 
+    /// Waits, but not beyond the wish that the work stop. Inside a step use [`pause`] with
+    /// [`Context::cancelled`].
+    ///
+    /// # Errors
+    /// That the work shall stop: pass it on with `?`.
+    pub async fn pause(&self, duration: Duration) -> Result<(), ToolError> {
+        pause(&self.stop, duration).await
+    }
+
     /// Says how the work goes: the task's `statusMessage`, and progress for a held call.
-    /// Written at most four times a second; the last word is never lost.
+    /// Written at most four times a second; the last word is never lost. Silent while finished
+    /// steps are replayed.
     pub async fn progress(&mut self, message: impl Into<String>) {
         self.reports += 1;
         let report = Progress::new(self.reports).with_message(message);
@@ -160,6 +181,11 @@ impl Context {
 
     /// The same with numbers of the tool's own.
     pub async fn report(&mut self, progress: Progress) {
+        // What a replay says again was said before.
+        let last = self.journal.keys().next_back();
+        if last.is_some_and(|last| self.position <= *last) {
+            return;
+        }
         if let Some(message) = &progress.message {
             self.status.send_replace(message.clone());
         }

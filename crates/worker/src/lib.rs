@@ -87,19 +87,19 @@ use std::time::Duration;
 
 pub use async_trait::async_trait;
 pub use config::Config;
-pub use context::{Context, Step, StepInfo};
+pub use context::{Context, Step, StepInfo, pause};
 pub use error::ToolError;
 pub use protocol::input::InputRequest;
 pub use protocol::progress::Progress;
 pub use protocol::tools::{CallToolResult, Content, Tool as Definition, ToolAnnotations};
 pub use question::{Answers, Elicited, Question};
 pub use store::{Backoff, OnLost, TaskSupport, ToolPolicy, ToolSpec};
+pub use tokio_util::sync::CancellationToken;
 pub use tool::{Arguments, BadTool, Tool, ToolSet};
 
 use queue::Queue;
 use store::Store;
 use telemetry::{Health, Registry};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// Polls of Redis last 2 s at most; a worker that has not polled for so long does nothing.

@@ -2,11 +2,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
+use nix::unistd::Uid;
 
 use crate::error::{Error, Result};
+use crate::user::Identity;
 use crate::{leftovers, postgres};
 
 const PROCESSES: &str = "processes.json";
@@ -26,6 +29,7 @@ impl Folder {
         let path = path
             .canonicalize()
             .map_err(Error::io(format!("find {}", path.display())))?;
+        refuse_foreign(&path.join("postgres"))?;
         let lock = lock(&path)?;
         let folder = Folder { path, _lock: lock };
         folder.forget_processes();
@@ -62,6 +66,26 @@ impl Folder {
     pub(super) fn forget_processes(&self) {
         let _ = fs::remove_file(self.processes_file());
     }
+}
+
+/// Data of another user's run is left alone: neither of the two could use it afterwards.
+fn refuse_foreign(data: &Path) -> Result<()> {
+    let Ok(found) = data.metadata() else {
+        return Ok(());
+    };
+    let ours = [
+        Some(Uid::effective()),
+        Identity::unprivileged()?.map(|user| user.uid()),
+    ];
+    let owner = Uid::from_raw(found.uid());
+    if ours.contains(&Some(owner)) {
+        return Ok(());
+    }
+    let what = format!(
+        "{} belongs to another user (uid {owner}): run as that user, or choose another --data-dir",
+        data.display()
+    );
+    Err(Error::Failed { what, log: None })
 }
 
 fn lock(dir: &Path) -> Result<File> {

@@ -10,7 +10,7 @@ use store::Store;
 use telemetry::Registry;
 use toml::{Table, Value};
 
-use super::Failure;
+use super::{Failure, chain};
 use crate::config::Fixtures;
 
 /// What to run, and where.
@@ -84,6 +84,12 @@ fn settings(fixtures: Option<Fixtures>, key: &str) -> Result<Table, Failure> {
     let keys = Value::Array(vec![Value::String(key.to_owned())]);
     gateway.insert("request_state_keys".to_owned(), keys);
     let mut all = Table::new();
+    // A developer who stops everything waits for nothing but the work at hand.
+    gateway.insert("drain_delay".to_owned(), Value::String("0s".to_owned()));
+    let mut worker = Table::new();
+    worker.insert("drain_deadline".to_owned(), Value::String("1s".to_owned()));
+    worker.insert("stop_grace".to_owned(), Value::String("2s".to_owned()));
+    all.insert("worker".to_owned(), Value::Table(worker));
     all.insert("tools".to_owned(), Value::Table(tools));
     all.insert("gateway".to_owned(), Value::Table(gateway));
     Ok(all)
@@ -166,17 +172,6 @@ impl Hooks for Dev {
     fn say(&self, line: &str) {
         println!("{line}");
     }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// A call to try, as text for a shell.

@@ -14,6 +14,17 @@ use crate::lifecycle::Process;
 /// Why a command failed; printed once, with all its causes.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
 /// The neighbours of a process: Postgres, whose schema must fit, and Redis.
 ///
 /// # Errors
@@ -28,7 +39,7 @@ async fn neighbours(process: &Process) -> Result<(Store, Queue), Failure> {
             Ok(()) => break,
             Err(error @ store::Error::Schema(_)) => return Err(error.into()),
             Err(error) => {
-                tracing::warn!(error = ?error, "waiting for postgres");
+                tracing::warn!(error = chain(&error), "waiting for postgres");
                 starting.not_ready(error.to_string());
             }
         }
