@@ -142,6 +142,12 @@ async fn the_limit_holds_over_streams_and_shards() {
             "more is pending than was given out"
         );
     }
+    let handed_back = "mcp_tasks_queue_returns_total{outcome=\"handed_back\"}";
+    assert_eq!(
+        process.metric(handed_back),
+        0.0,
+        "more was taken than asked for"
+    );
     assert!(consumer.next(0).await.unwrap().is_empty());
 }
 
@@ -225,6 +231,29 @@ async fn what_a_dead_consumer_left_is_reclaimed() {
     );
     // In hand, they are not reclaimed from oneself.
     nothing(&mut heir_consumer, Duration::from_millis(800)).await;
+}
+
+#[tokio::test]
+async fn long_jobs_in_hand_do_not_keep_a_consumer_from_reclaiming() {
+    let redis = harness::redis::Redis::temporary().await.unwrap();
+    let slow = Config {
+        shards: 1,
+        ..config(&redis)
+    };
+    let quick = Config {
+        reclaim_idle: Duration::from_millis(200),
+        ..slow.clone()
+    };
+    let (heir, other) = (connect(quick).await, connect(slow).await);
+    let lane = lane("a");
+    let mut busy = heir.queue.consumer(vec![lane.clone()]);
+    heir.push(&lane, 5).await;
+    let long = take(&mut busy, 5).await;
+    let mut dead = other.queue.consumer(vec![lane.clone()]);
+    let left = heir.push(&lane, 1).await;
+    drop((take(&mut dead, 1).await, dead));
+    assert_eq!(ids(&take(&mut busy, 1).await), left);
+    drop(long);
 }
 
 #[tokio::test]
