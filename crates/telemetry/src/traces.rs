@@ -274,6 +274,13 @@ impl SpanExporter for OnRuntime {
         result
     }
 
+    fn set_resource(&mut self, resource: &Resource) {
+        // Told before the first export, so nobody shares the exporter yet.
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.set_resource(resource);
+        }
+    }
+
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
         self.inner.shutdown_with_timeout(timeout)
     }
