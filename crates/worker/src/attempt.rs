@@ -1,18 +1,18 @@
 //! One attempt, from claim to settle.
 
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use protocol::tools::CallToolResult;
 use protocol::{ErrorObject, code};
 use queue::Queue;
 use serde_json::json;
 use store::{Claim, JournalEntry, JournalKind, StopReason, Store, Write};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::backend::Backend;
@@ -32,6 +32,8 @@ pub(crate) struct Parts {
     pub(crate) config: Arc<Config>,
     pub(crate) leases: Leases,
     pub(crate) metrics: Metrics,
+    /// The threads that tools run on.
+    pub(crate) threads: Handle,
 }
 
 /// How an attempt ended; also the metric's label.
@@ -136,6 +138,7 @@ async fn attempt(parts: &Parts, served: &Served, job: &Job) -> Outcome {
         claim: Arc::clone(claim),
         started,
         status_bytes_max: parts.config.status_bytes_max,
+        home: Handle::current(),
     });
     let about = match about(parts, served, claim) {
         Ok(about) => about,
@@ -143,13 +146,9 @@ async fn attempt(parts: &Parts, served: &Served, job: &Job) -> Outcome {
     };
     let mut context = Context::new(about, Arc::clone(&backend), journal, stop.clone(), status);
     let arguments = Arguments::new(claim.arguments.clone());
-    let work = async {
-        let called = AssertUnwindSafe(served.tool.call(&mut context, arguments));
-        called
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|panic| Err(panicked(&*panic)))
-    };
+    let tool = Arc::clone(&served.tool);
+    let called = async move { tool.call(&mut context, arguments).await };
+    let work = AbortOnDropHandle::new(parts.threads.spawn(called.in_current_span()));
     let work = {
         let driven = drive(parts, job, work, &stop);
         let reporting = report(&*backend, said, parts.config.status_interval);
@@ -159,6 +158,8 @@ async fn attempt(parts: &Parts, served: &Served, job: &Job) -> Outcome {
             () = reporting => unreachable!("reporting never ends"),
         }
     };
+    // From here on nothing of the tool runs, however long the row may take to be written.
+    job.work_ended();
     settle(parts, served, job, work, started).await
 }
 
@@ -197,36 +198,49 @@ fn about(parts: &Parts, served: &Served, claim: &Claim) -> Result<About, ToolErr
     })
 }
 
-/// Polls the work until it ends, or until it must not go on.
-async fn drive(
-    parts: &Parts,
-    job: &Job,
-    work: impl Future<Output = Result<CallToolResult, ToolError>>,
-    stop: &CancellationToken,
-) -> Work {
-    let mut work = pin!(work);
+/// A tool's call, on the tools' threads.
+type Call = AbortOnDropHandle<Result<CallToolResult, ToolError>>;
+
+/// Waits until the work ends, or ends it when it must not go on.
+async fn drive(parts: &Parts, job: &Job, mut work: Call, stop: &CancellationToken) -> Work {
     let limit = tokio::time::sleep(job.claim.work_left);
     tokio::select! {
         biased;
         // Somebody else's task: nothing more may happen here, not even politely.
-        () = told(job, Order::Lost) => return Work::Dropped,
-        ended = &mut work => return Work::Ended(ended),
+        () = told(job, Order::Lost) => return dropped(work).await,
+        called = &mut work => return ended(called),
         () = told(job, Order::Drain) => {}
         () = limit => {
             let stopped = parts.store.stop_own(&job.claim, StopReason::WorkLimit, None).await;
             if matches!(stopped, Ok(Write::Done)) {
                 job.tell(Order::Stop);
             } else {
-                return Work::Dropped;
+                return dropped(work).await;
             }
         }
     }
     stop.cancel();
     tokio::select! {
         biased;
-        () = told(job, Order::Lost) => Work::Dropped,
-        ended = &mut work => Work::Ended(ended),
-        () = tokio::time::sleep(parts.config.stop_grace) => Work::Dropped,
+        () = told(job, Order::Lost) => {}
+        called = &mut work => return ended(called),
+        () = tokio::time::sleep(parts.config.stop_grace) => {}
+    }
+    dropped(work).await
+}
+
+/// Drops the work and waits until it is gone: only then may its row say so. One that neither
+/// awaits nor returns is waited for in vain, which is found by [`Leases::stuck`].
+async fn dropped(work: Call) -> Work {
+    work.abort();
+    ended(work.await)
+}
+
+fn ended(called: Result<Result<CallToolResult, ToolError>, JoinError>) -> Work {
+    match called {
+        Ok(result) => Work::Ended(result),
+        Err(error) if error.is_panic() => Work::Ended(Err(panicked(&*error.into_panic()))),
+        Err(_) => Work::Dropped,
     }
 }
 
@@ -274,7 +288,11 @@ async fn settle(
         Work::Ended(Ok(result)) => complete(parts, served, job, &result, started).await,
         Work::Ended(Err(ToolError(Ending::Parked))) => Outcome::Parked,
         Work::Ended(Err(_)) | Work::Dropped if order == Order::Stop => stopped(parts, job).await,
-        Work::Ended(Err(ToolError(Ending::Stopped))) | Work::Dropped if order == Order::Drain => {
+        // A try that ends because this worker ends is nobody's failure.
+        Work::Ended(Err(ToolError(Ending::Stopped | Ending::Retry(_) | Ending::Unknown(_))))
+        | Work::Dropped
+            if order == Order::Drain =>
+        {
             release(parts, job, started).await
         }
         // The journal refused: a stop was requested that no heartbeat has told of yet.

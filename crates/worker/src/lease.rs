@@ -2,6 +2,7 @@
 //! its lease ends.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ use crate::metrics::Metrics;
 
 /// How often the worker's own clock is looked at.
 const CLOCK: Duration = Duration::from_millis(200);
+/// A dropped tool is gone within this, unless it neither awaits nor returns.
+const DROPPED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a job is told; later ones override earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +38,8 @@ pub(crate) struct Job {
     told: Mutex<Option<Instant>>,
     /// By then even a tool that must be dropped has ended.
     overdue: Instant,
+    /// Nothing of the tool runs any more; what is left is to write its row.
+    ended: AtomicBool,
 }
 
 impl Job {
@@ -66,6 +71,17 @@ impl Job {
                 .get_or_insert_with(Instant::now);
         }
         raised
+    }
+
+    pub(crate) fn work_ended(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its work should have ended long ago.
+    fn is_stuck(&self, patience: Duration) -> bool {
+        !self.ended.load(Ordering::Relaxed)
+            && (self.told().is_some_and(|told| told.elapsed() > patience)
+                || Instant::now() > self.overdue + patience)
     }
 
     fn renew(&self, sent: Instant) {
@@ -130,6 +146,7 @@ impl Leases {
             renewed: Mutex::new(sent),
             told: Mutex::default(),
             overdue,
+            ended: AtomicBool::new(false),
             claim,
         });
         let mut jobs = self.lock();
@@ -166,15 +183,20 @@ impl Leases {
     /// The tool of a job whose work should have ended long ago: it neither awaits nor returns,
     /// so nothing inside this process can stop it.
     pub(crate) fn stuck(&self) -> Option<String> {
-        let patience = self.stop_grace + Duration::from_secs(5);
-        let stuck = |job: &Arc<Job>| {
-            job.told().is_some_and(|told| told.elapsed() > patience)
-                || Instant::now() > job.overdue + patience
-        };
-        self.all()
-            .into_iter()
-            .find(stuck)
-            .map(|job| job.claim.tool.clone())
+        let jobs = self.all();
+        let stuck = jobs.iter().find(|job| job.is_stuck(self.patience()));
+        stuck.map(|job| job.claim.tool.clone())
+    }
+
+    /// Whether nothing is left but jobs that cannot be stopped.
+    pub(crate) fn only_stuck(&self) -> bool {
+        let jobs = self.all();
+        !jobs.is_empty() && jobs.iter().all(|job| job.is_stuck(self.patience()))
+    }
+
+    /// After it was told to end, a job has the grace, and this for being dropped.
+    fn patience(&self) -> Duration {
+        self.stop_grace + DROPPED_WITHIN
     }
 
     async fn beat(&self) {

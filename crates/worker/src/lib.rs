@@ -80,6 +80,7 @@ mod pull;
 mod question;
 mod store_backend;
 pub mod testkit;
+mod threads;
 mod tool;
 
 use std::sync::Arc;
@@ -108,6 +109,9 @@ const POLL_AGE_MAX: Duration = Duration::from_secs(30);
 /// Why a worker ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The threads that tools run on could not be made.
+    #[error("the threads that tools run on could not be made")]
+    Threads(#[source] std::io::Error),
     /// A tool neither awaits nor returns, so that nothing in this process can stop it. The
     /// process must exit; its other jobs were handed back.
     #[error("tool {tool} was told to stop and neither awaits nor returns: this process must exit")]
@@ -119,7 +123,11 @@ pub enum Error {
 
 /// The worker process: a set of tools, run for the tasks that call for them.
 pub struct Worker {
-    parts: attempt::Parts,
+    store: Store,
+    queue: Queue,
+    config: Arc<Config>,
+    leases: lease::Leases,
+    metrics: metrics::Metrics,
     tools: ToolSet,
     health: Health,
 }
@@ -140,15 +148,12 @@ impl Worker {
             .slots
             .set(i64::try_from(config.slots).unwrap_or(i64::MAX));
         let leases = lease::Leases::new(store.clone(), metrics.clone(), config.stop_grace);
-        let parts = attempt::Parts {
+        Self {
             store,
             queue,
             config: Arc::new(config),
             leases,
             metrics,
-        };
-        Self {
-            parts,
             tools,
             health,
         }
@@ -158,21 +163,30 @@ impl Worker {
     /// rest back without spending a try.
     ///
     /// # Errors
-    /// [`Error::Stuck`]: the process must exit.
+    /// [`Error::Stuck`]: the process must exit. [`Error::Threads`]: it could not start.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
+        let threads = threads::Threads::start().map_err(Error::Threads)?;
+        let parts = attempt::Parts {
+            store: self.store,
+            queue: self.queue,
+            config: self.config,
+            leases: self.leases,
+            metrics: self.metrics,
+            threads: threads.handle(),
+        };
         let observations = publish::Observations::default();
         let publisher = publish::Publisher {
-            store: self.parts.store.clone(),
-            queue: self.parts.queue.clone(),
+            store: parts.store.clone(),
+            queue: parts.queue.clone(),
             tools: self.tools.clone(),
             observations: observations.clone(),
-            interval: self.parts.config.publish_interval,
+            interval: parts.config.publish_interval,
             published: self.health.check("tools"),
         };
-        let leases = self.parts.leases.clone();
+        let leases = parts.leases.clone();
         // A new name at every boot: nobody takes another's orphans for his own.
         let puller = pull::Puller {
-            parts: self.parts,
+            parts,
             tools: self.tools,
             name: Uuid::new_v4().to_string().into(),
             observations,

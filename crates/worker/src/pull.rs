@@ -89,7 +89,12 @@ impl Puller {
         let mut told = false;
         while !jobs.is_empty() {
             self.alive.beat();
-            if self.parts.leases.stuck().is_some() {
+            // One that cannot be stopped ends the process: the others are handed back before.
+            if !told && self.parts.leases.stuck().is_some() {
+                self.parts.leases.tell_all(crate::lease::Order::Drain);
+                told = true;
+            }
+            if self.parts.leases.only_stuck() {
                 break;
             }
             tokio::select! {

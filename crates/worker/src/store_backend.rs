@@ -1,4 +1,7 @@
 //! The backend of a real attempt: Postgres for the truth, Redis for progress.
+//!
+//! Tools run on threads of their own, but what they ask for is done on the worker's: a connection
+//! is driven by the runtime that opened it, and one opened among tools would stall with them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,6 +10,9 @@ use async_trait::async_trait;
 use protocol::progress::Progress;
 use queue::Queue;
 use store::{Begin, Claim, Parked, ParkedFor, StepSpec, Store, Write};
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
 
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
 
@@ -17,41 +23,70 @@ pub(crate) struct StoreBackend {
     pub(crate) claim: Arc<Claim>,
     pub(crate) started: Instant,
     pub(crate) status_bytes_max: usize,
+    /// The worker's own runtime.
+    pub(crate) home: Handle,
 }
 
 fn done(write: Result<Write, store::Error>) -> Result<bool, Unreachable> {
     write.map(|write| write == Write::Done).map_err(Unreachable)
 }
 
+impl StoreBackend {
+    /// Does the work on the worker's own runtime; given up when the caller is.
+    async fn at_home<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let running = self.home.spawn(work.in_current_span());
+        match AbortOnDropHandle::new(running).await {
+            Ok(value) => value,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The worker's runtime ends, and this process with it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
 #[async_trait]
 impl Backend for StoreBackend {
     async fn begin_step(&self, step: StepSpec<'_>) -> Result<Begun, Unreachable> {
-        Ok(
-            match self
-                .store
-                .begin_step(&self.claim, step)
-                .await
-                .map_err(Unreachable)?
-            {
-                Begin::Act(permit) => Begun::Act(Ticket::Stored(permit)),
-                Begin::InDoubt => Begun::InDoubt,
-                Begin::Stop => Begun::Stop,
-            },
-        )
+        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (key, seq, idempotent) = (step.key.to_owned(), step.seq, step.idempotent);
+        let begun = self.at_home(async move {
+            let step = StepSpec {
+                key: &key,
+                seq,
+                idempotent,
+            };
+            store.begin_step(&claim, step).await
+        });
+        Ok(match begun.await.map_err(Unreachable)? {
+            Begin::Act(permit) => Begun::Act(Ticket::Stored(permit)),
+            Begin::InDoubt => Begun::InDoubt,
+            Begin::Stop => Begun::Stop,
+        })
     }
 
     async fn finish_step(&self, ticket: Ticket, output: &[u8]) -> Result<bool, Unreachable> {
         let Ticket::Stored(permit) = ticket else {
             return Ok(false);
         };
-        done(self.store.finish_step(&self.claim, permit, output).await)
+        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let output = output.to_vec();
+        let finished =
+            self.at_home(async move { store.finish_step(&claim, permit, &output).await });
+        done(finished.await)
     }
 
     async fn abandon_step(&self, ticket: Ticket) -> Result<bool, Unreachable> {
         let Ticket::Stored(permit) = ticket else {
             return Ok(false);
         };
-        done(self.store.abandon_step(&self.claim, permit).await)
+        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        done(
+            self.at_home(async move { store.abandon_step(&claim, permit).await })
+                .await,
+        )
     }
 
     async fn park(
@@ -59,12 +94,12 @@ impl Backend for StoreBackend {
         parked_for: ParkedFor,
         questions: &[store::Question],
     ) -> Result<bool, Unreachable> {
-        let worked = self.started.elapsed();
-        let parked = self
-            .store
-            .park(&self.claim, parked_for, questions, worked)
-            .await;
+        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (questions, worked) = (questions.to_vec(), self.started.elapsed());
+        let parked =
+            self.at_home(async move { store.park(&claim, parked_for, &questions, worked).await });
         parked
+            .await
             .map(|parked| parked == Parked::Parked)
             .map_err(Unreachable)
     }
@@ -75,26 +110,38 @@ impl Backend for StoreBackend {
         response: &[u8],
         answered_by: &str,
     ) -> Result<bool, Unreachable> {
-        done(
-            self.store
-                .record_answer(&self.claim, question, response, answered_by)
-                .await,
-        )
+        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (question, response) = (question.clone(), response.to_vec());
+        let answered_by = answered_by.to_owned();
+        let recorded = self.at_home(async move {
+            store
+                .record_answer(&claim, &question, &response, &answered_by)
+                .await
+        });
+        done(recorded.await)
     }
 
     async fn status(&self, message: &str) -> Result<bool, Unreachable> {
-        let message = cut(message, self.status_bytes_max);
-        let written = done(self.store.progress(&self.claim, message).await)?;
-        if written {
-            self.queue.wake(self.claim.id()).await;
-        }
-        Ok(written)
+        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let message = cut(message, self.status_bytes_max).to_owned();
+        let queue = self.queue.clone();
+        let written = self.at_home(async move {
+            let written = done(store.progress(&claim, &message).await)?;
+            if written {
+                queue.wake(claim.id()).await;
+            }
+            Ok(written)
+        });
+        written.await
     }
 
     async fn publish(&self, progress: &Progress) {
-        if let Ok(json) = serde_json::to_vec(progress) {
-            self.queue.progress(self.claim.id(), &json).await;
-        }
+        let Ok(json) = serde_json::to_vec(progress) else {
+            return;
+        };
+        let (queue, id) = (self.queue.clone(), self.claim.id());
+        self.at_home(async move { queue.progress(id, &json).await })
+            .await;
     }
 }
 

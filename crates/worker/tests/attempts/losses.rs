@@ -68,3 +68,45 @@ async fn a_tool_that_cannot_be_stopped_ends_its_worker() {
         "{ended:?}"
     );
 }
+
+/// What can be stopped is handed back before the process ends for what can't be, and costs no
+/// try; heartbeats go on meanwhile, so its lease is not lost either.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_beside_a_tool_that_cannot_be_stopped_is_handed_back() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let worker = world.worker(policy.clone(), |world, context| {
+        Box::pin(async move {
+            if world.run() == 1 {
+                while !world.go.is_cancelled() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                return done();
+            }
+            context.cancelled().cancelled().await;
+            Err(worker::ToolError::retryable("told to stop"))
+        })
+    });
+    let stuck = world.start(&policy).await;
+    world.wait_column(stuck, "phase", "running").await;
+    let polite = world.start(&policy).await;
+    world.wait_column(polite, "phase", "running").await;
+    world.store.cancel(&world.alice, stuck).await.unwrap();
+    let ended = worker.ended().await;
+    let (phase, tries) = (
+        world.column(polite, "phase").await,
+        world.column(polite, "tries").await,
+    );
+    let shown = world.get(stuck).await.status;
+    world.go.cancel();
+    assert!(
+        matches!(ended, Err(worker::Error::Stuck { .. })),
+        "{ended:?}"
+    );
+    assert_eq!((phase.as_str(), tries.as_str()), ("queued", "0"));
+    assert_eq!(
+        shown.as_str(),
+        "working",
+        "not cancelled while its thread still runs"
+    );
+}
