@@ -7,21 +7,18 @@
 //! All operations live in the consumer, not in the future of `next()`: dropping that future loses
 //! nothing.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::future::poll_fn;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
-
 use crate::Queue;
-use crate::backoff::{Backoff, random_name};
-use crate::error::{Error, breaks_connection, group_is_gone};
+use crate::backoff::random_name;
+use crate::error::{Error, read_error_kind};
 use crate::jobs::{Entry, Held, Hint};
 use crate::keys::{GROUP, Lane};
 use crate::link::Link;
-use crate::reader::{Connection, Done, Operation, Raw, Reading, Streams};
+use crate::reader::{Done, Operation, Raw, Reading, Streams};
+use crate::shard::{Finished, Shard, Wish, finished};
 
 /// How long waiting reads may take to come home after they were told to.
 const HOMECOMING: Duration = Duration::from_millis(100);
@@ -41,64 +38,11 @@ pub struct Consumer {
     turn: usize,
 }
 
-struct Shard {
-    index: u16,
-    streams: Arc<Streams>,
-    /// Every stream ever read, whose groups may know this consumer.
-    joined: BTreeSet<Arc<str>>,
-    state: State,
-    backoff: Backoff,
-    /// Whether it was found empty since the last wait.
-    empty: bool,
-    /// The stream to ask first, in turn.
-    turn: usize,
-    reclaim_at: Instant,
-}
-
-enum State {
-    /// Not connected until then.
-    Down { retry_at: Instant },
-    /// Connected; nothing is asked until then.
-    Idle {
-        connection: Connection,
-        rest_until: Instant,
-    },
-    /// Asking.
-    Busy(Busy),
-}
-
-struct Busy {
-    operation: Operation,
-    /// The connection to unblock, if it waits.
-    client_id: Option<u64>,
-    /// What is being read: the lanes may change meanwhile.
-    streams: Arc<Streams>,
-    done: BoxFuture<'static, Done>,
-}
-
-/// A finished operation of a shard.
-struct Finished {
-    shard: usize,
-    operation: Operation,
-    streams: Arc<Streams>,
-    done: Done,
-}
-
 impl Consumer {
     pub(crate) fn new(queue: Queue, link: Arc<Link>, lanes: &[Lane]) -> Consumer {
-        let now = Instant::now();
         let shards = link.keys.shards().map(|index| {
-            let streams = Arc::new(Streams::new(&link, index, lanes));
-            Shard {
-                index,
-                joined: streams.keys.iter().cloned().collect(),
-                streams,
-                state: State::Down { retry_at: now },
-                backoff: Backoff::default(),
-                empty: false,
-                turn: 0,
-                reclaim_at: now + link.config.reclaim_interval,
-            }
+            let streams = Streams::new(&link, index, lanes);
+            Shard::new(index, streams, link.config.reclaim_interval)
         });
         Consumer {
             shards: shards.collect(),
@@ -170,9 +114,7 @@ impl Consumer {
     /// Reads other lanes from now on; reads that wait already end within `block`.
     pub async fn set_lanes(&mut self, lanes: Vec<Lane>) {
         for shard in &mut self.shards {
-            shard.streams = Arc::new(Streams::new(&self.link, shard.index, &lanes));
-            shard.joined.extend(shard.streams.keys.iter().cloned());
-            shard.empty = false;
+            shard.read(Streams::new(&self.link, shard.index, &lanes));
         }
         self.call_home().await;
     }
@@ -209,12 +151,7 @@ impl Consumer {
 
     /// Whether anything can be read at the moment.
     fn reads(&self) -> bool {
-        let connected = |shard: &Shard| match &shard.state {
-            State::Down { .. } => false,
-            State::Idle { .. } => true,
-            State::Busy(busy) => busy.operation != Operation::Connect,
-        };
-        self.link.is_up() && self.shards.iter().any(connected)
+        self.link.is_up() && self.shards.iter().any(Shard::is_connected)
     }
 
     /// Starts what each shard should do now; says when to look again at the latest.
@@ -231,49 +168,20 @@ impl Consumer {
                 Wish::LaterAt(at) => look_at = look_at.min(at),
                 Wish::Do(operation) => {
                     asking |= operation.asks();
-                    self.begin(index, operation, max);
+                    let reading = self.reading(index);
+                    self.shards[index].begin(operation, reading, max, &self.held);
                 }
             }
         }
         look_at
     }
 
-    fn begin(&mut self, index: usize, operation: Operation, max: usize) {
-        let shard = &mut self.shards[index];
-        let streams = Arc::clone(&shard.streams);
-        let reading = Reading {
+    fn reading(&self, index: usize) -> Reading {
+        Reading {
             link: Arc::clone(&self.link),
-            streams: Arc::clone(&streams),
+            streams: self.shards[index].streams(),
             consumer: Arc::clone(&self.name),
-        };
-        let before = std::mem::replace(
-            &mut shard.state,
-            State::Down {
-                retry_at: Instant::now(),
-            },
-        );
-        let (client_id, done): (_, BoxFuture<'static, Done>) = match (operation, before) {
-            (Operation::Take, State::Idle { connection, .. }) => {
-                let first = shard.turn % streams.keys.len().max(1);
-                (None, Box::pin(reading.take(connection, max, first)))
-            }
-            (Operation::Wait, State::Idle { connection, .. }) => (
-                Some(connection.client_id),
-                Box::pin(reading.wait(connection)),
-            ),
-            (Operation::Reclaim, State::Idle { connection, .. }) => {
-                shard.reclaim_at = Instant::now() + self.link.config.reclaim_interval;
-                let held = self.held.entries(&streams);
-                (None, Box::pin(reading.reclaim(connection, max, held)))
-            }
-            _ => (None, Box::pin(reading.connect())),
-        };
-        shard.state = State::Busy(Busy {
-            operation,
-            client_id,
-            streams,
-            done,
-        });
+        }
     }
 
     /// Takes in what an operation came to.
@@ -286,7 +194,6 @@ impl Consumer {
         } = finished;
         let Done { connection, result } = done;
         let shard = &mut self.shards[index];
-        let now = Instant::now();
         let (entries, pause) = match result {
             Ok(entries) => {
                 shard.backoff.worked();
@@ -296,21 +203,13 @@ impl Consumer {
                 self.link
                     .metrics
                     .read_errors
-                    .with_label_values(&[error_kind(&error)])
+                    .with_label_values(&[read_error_kind(&error)])
                     .inc();
                 tracing::debug!(error = %error, queue.shard = shard.index, "a read failed");
                 (Vec::new(), shard.backoff.failed())
             }
         };
-        shard.state = match connection {
-            Some(connection) => State::Idle {
-                connection,
-                rest_until: now + pause,
-            },
-            None => State::Down {
-                retry_at: now + pause,
-            },
-        };
+        shard.settle(connection, pause);
         shard.empty = operation == Operation::Take && entries.is_empty();
         if !entries.is_empty() {
             shard.turn = shard.turn.wrapping_add(1);
@@ -345,8 +244,8 @@ impl Consumer {
     }
 
     fn publish_readers(&self) {
-        let down = |shard: &&Shard| matches!(shard.state, State::Down { .. });
-        let working = self.shards.len() - self.shards.iter().filter(down).count();
+        let connected = self.shards.iter().filter(|shard| shard.is_connected());
+        let working = connected.count();
         self.link
             .metrics
             .readers
@@ -371,10 +270,7 @@ impl Consumer {
 
     /// Ends the reads that wait, and takes in what all reads bring.
     async fn call_home(&mut self) {
-        let waiting = self.shards.iter().filter_map(|shard| match &shard.state {
-            State::Busy(busy) => busy.client_id,
-            State::Down { .. } | State::Idle { .. } => None,
-        });
+        let waiting = self.shards.iter().filter_map(Shard::waits_as);
         for client_id in waiting.collect::<Vec<_>>() {
             let mut unblock = redis::cmd("CLIENT");
             unblock.arg("UNBLOCK").arg(client_id);
@@ -411,35 +307,6 @@ impl Drop for Consumer {
     }
 }
 
-/// The next operation to finish among those that `of` picks. Cancel-safe.
-async fn finished(shards: &mut [Shard], of: impl Fn(Operation) -> bool) -> Finished {
-    poll_fn(|context| {
-        for (index, shard) in shards.iter_mut().enumerate() {
-            let State::Busy(busy) = &mut shard.state else {
-                continue;
-            };
-            if !of(busy.operation) {
-                continue;
-            }
-            if let Poll::Ready(done) = busy.done.as_mut().poll(context) {
-                let (operation, streams) = (busy.operation, Arc::clone(&busy.streams));
-                // Replaced by what `absorb` finds; a finished future must not be polled again.
-                shard.state = State::Down {
-                    retry_at: Instant::now(),
-                };
-                return Poll::Ready(Finished {
-                    shard: index,
-                    operation,
-                    streams,
-                    done,
-                });
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
 /// Host and a random word. A name that came back after a restart would inherit what is pending
 /// for its dead namesake and keep others from reclaiming it.
 fn consumer_name() -> String {
@@ -449,46 +316,4 @@ fn consumer_name() -> String {
         host => host,
     };
     format!("{host}-{}", random_name())
-}
-
-fn error_kind(error: &redis::RedisError) -> &'static str {
-    if group_is_gone(error) {
-        "group_gone"
-    } else if error.is_timeout() {
-        "timeout"
-    } else if breaks_connection(error) {
-        "connection"
-    } else {
-        "refused"
-    }
-}
-
-/// What a shard should do next.
-enum Wish {
-    Nothing,
-    LaterAt(Instant),
-    Do(Operation),
-}
-
-impl Shard {
-    fn operation(&self) -> Option<Operation> {
-        match &self.state {
-            State::Busy(busy) => Some(busy.operation),
-            State::Down { .. } | State::Idle { .. } => None,
-        }
-    }
-
-    fn wish(&self, now: Instant, asking: bool) -> Wish {
-        match &self.state {
-            State::Busy(_) => Wish::Nothing,
-            State::Down { retry_at } if *retry_at > now => Wish::LaterAt(*retry_at),
-            State::Down { .. } => Wish::Do(Operation::Connect),
-            State::Idle { rest_until, .. } if *rest_until > now => Wish::LaterAt(*rest_until),
-            State::Idle { .. } if self.streams.keys.is_empty() => Wish::Nothing,
-            State::Idle { .. } if self.reclaim_at <= now && !asking => Wish::Do(Operation::Reclaim),
-            State::Idle { .. } if self.empty => Wish::Do(Operation::Wait),
-            State::Idle { .. } if asking => Wish::Nothing,
-            State::Idle { .. } => Wish::Do(Operation::Take),
-        }
-    }
 }

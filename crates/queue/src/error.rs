@@ -60,3 +60,16 @@ pub(crate) fn breaks_connection(error: &RedisError) -> bool {
 pub(crate) fn group_is_gone(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOGROUP" | "UNBLOCKED"))
 }
+
+/// The metric label of a failed read.
+pub(crate) fn read_error_kind(error: &RedisError) -> &'static str {
+    if group_is_gone(error) {
+        "group_gone"
+    } else if error.is_timeout() {
+        "timeout"
+    } else if breaks_connection(error) {
+        "connection"
+    } else {
+        "refused"
+    }
+}

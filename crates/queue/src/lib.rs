@@ -28,6 +28,7 @@ mod link;
 mod metrics;
 mod reader;
 mod scripts;
+mod shard;
 mod subscriber;
 mod wakeups;
 

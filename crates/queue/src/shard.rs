@@ -1,0 +1,205 @@
+//! One shard as a consumer sees it: what its connection is doing, and what it should do next.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+
+use crate::backoff::Backoff;
+use crate::jobs::Held;
+use crate::reader::{Connection, Done, Operation, Reading, Streams};
+
+/// A shard of a consumer.
+pub(crate) struct Shard {
+    pub index: u16,
+    pub backoff: Backoff,
+    /// What is read now.
+    streams: Arc<Streams>,
+    /// Every stream ever read, whose groups may know this consumer.
+    pub joined: BTreeSet<Arc<str>>,
+    state: State,
+    /// Whether it was found empty since the last wait.
+    pub empty: bool,
+    /// The stream to ask first, in turn.
+    pub turn: usize,
+    reclaim_at: Instant,
+}
+
+enum State {
+    /// Not connected until then.
+    Down { retry_at: Instant },
+    /// Connected; nothing is asked until then.
+    Idle {
+        connection: Connection,
+        rest_until: Instant,
+    },
+    /// Asking.
+    Busy(Busy),
+}
+
+struct Busy {
+    operation: Operation,
+    /// The connection to unblock, if it waits.
+    client_id: Option<u64>,
+    /// What is being read: the lanes may change meanwhile.
+    streams: Arc<Streams>,
+    done: BoxFuture<'static, Done>,
+}
+
+/// A finished operation of a shard.
+pub(crate) struct Finished {
+    pub shard: usize,
+    pub operation: Operation,
+    pub streams: Arc<Streams>,
+    pub done: Done,
+}
+
+/// What a shard should do next.
+pub(crate) enum Wish {
+    Nothing,
+    LaterAt(Instant),
+    Do(Operation),
+}
+
+impl Shard {
+    pub(crate) fn new(index: u16, streams: Streams, reclaim_interval: Duration) -> Shard {
+        let now = Instant::now();
+        Shard {
+            index,
+            backoff: Backoff::default(),
+            joined: streams.keys.iter().cloned().collect(),
+            streams: Arc::new(streams),
+            state: State::Down { retry_at: now },
+            empty: false,
+            turn: 0,
+            reclaim_at: now + reclaim_interval,
+        }
+    }
+
+    pub(crate) fn streams(&self) -> Arc<Streams> {
+        Arc::clone(&self.streams)
+    }
+
+    /// Reads these from the next operation on.
+    pub(crate) fn read(&mut self, streams: Streams) {
+        self.joined.extend(streams.keys.iter().cloned());
+        self.streams = Arc::new(streams);
+        self.empty = false;
+    }
+
+    pub(crate) fn operation(&self) -> Option<Operation> {
+        match &self.state {
+            State::Busy(busy) => Some(busy.operation),
+            State::Down { .. } | State::Idle { .. } => None,
+        }
+    }
+
+    /// The connection that waits, for `CLIENT UNBLOCK`.
+    pub(crate) fn waits_as(&self) -> Option<u64> {
+        match &self.state {
+            State::Busy(busy) => busy.client_id,
+            State::Down { .. } | State::Idle { .. } => None,
+        }
+    }
+
+    /// Whether there is a connection, as far as known.
+    pub(crate) fn is_connected(&self) -> bool {
+        match &self.state {
+            State::Down { .. } => false,
+            State::Idle { .. } => true,
+            State::Busy(busy) => busy.operation != Operation::Connect,
+        }
+    }
+
+    /// What to do next; `asking`: another shard asks for many hints at the moment.
+    pub(crate) fn wish(&self, now: Instant, asking: bool) -> Wish {
+        match &self.state {
+            State::Busy(_) => Wish::Nothing,
+            State::Down { retry_at } if *retry_at > now => Wish::LaterAt(*retry_at),
+            State::Down { .. } => Wish::Do(Operation::Connect),
+            State::Idle { rest_until, .. } if *rest_until > now => Wish::LaterAt(*rest_until),
+            State::Idle { .. } if self.streams.keys.is_empty() => Wish::Nothing,
+            State::Idle { .. } if self.reclaim_at <= now && !asking => Wish::Do(Operation::Reclaim),
+            State::Idle { .. } if self.empty => Wish::Do(Operation::Wait),
+            State::Idle { .. } if asking => Wish::Nothing,
+            State::Idle { .. } => Wish::Do(Operation::Take),
+        }
+    }
+
+    /// Begins what was wished, for up to `max` hints.
+    pub(crate) fn begin(
+        &mut self,
+        operation: Operation,
+        reading: Reading,
+        max: usize,
+        held: &Held,
+    ) {
+        let now = Instant::now();
+        let streams = Arc::clone(&reading.streams);
+        let before = std::mem::replace(&mut self.state, State::Down { retry_at: now });
+        let (client_id, done): (_, BoxFuture<'static, Done>) = match (operation, before) {
+            (Operation::Take, State::Idle { connection, .. }) => {
+                let first = self.turn % streams.keys.len().max(1);
+                (None, Box::pin(reading.take(connection, max, first)))
+            }
+            (Operation::Wait, State::Idle { connection, .. }) => {
+                let client_id = Some(connection.client_id);
+                (client_id, Box::pin(reading.wait(connection)))
+            }
+            (Operation::Reclaim, State::Idle { connection, .. }) => {
+                self.reclaim_at = now + reading.link.config.reclaim_interval;
+                let held = held.entries(&streams);
+                (None, Box::pin(reading.reclaim(connection, max, held)))
+            }
+            _ => (None, Box::pin(reading.connect())),
+        };
+        self.state = State::Busy(Busy {
+            operation,
+            client_id,
+            streams,
+            done,
+        });
+    }
+
+    /// Rests after an operation that left this connection, or none.
+    pub(crate) fn settle(&mut self, connection: Option<Connection>, pause: Duration) {
+        let until = Instant::now() + pause;
+        self.state = match connection {
+            Some(connection) => State::Idle {
+                connection,
+                rest_until: until,
+            },
+            None => State::Down { retry_at: until },
+        };
+    }
+}
+
+/// The next operation to finish among those that `of` picks; to be settled. Cancel-safe.
+pub(crate) async fn finished(shards: &mut [Shard], of: impl Fn(Operation) -> bool) -> Finished {
+    poll_fn(|context| {
+        for (index, shard) in shards.iter_mut().enumerate() {
+            let State::Busy(busy) = &mut shard.state else {
+                continue;
+            };
+            if !of(busy.operation) {
+                continue;
+            }
+            if let Poll::Ready(done) = busy.done.as_mut().poll(context) {
+                let (operation, streams) = (busy.operation, Arc::clone(&busy.streams));
+                // A finished future must not be polled again.
+                shard.settle(None, Duration::ZERO);
+                return Poll::Ready(Finished {
+                    shard: index,
+                    operation,
+                    streams,
+                    done,
+                });
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
