@@ -78,6 +78,8 @@ pub struct Context {
     keys: BTreeSet<(&'static str, String)>,
     status: watch::Sender<String>,
     reports: u64,
+    /// A step that said it did not take effect: the journal knows nothing of it.
+    failed: Option<String>,
 }
 
 /// Waits for `duration`, or until `stop` is cancelled.
@@ -121,6 +123,7 @@ impl Context {
             keys: BTreeSet::new(),
             status,
             reports: 0,
+            failed: None,
         }
     }
 
@@ -196,6 +199,10 @@ impl Context {
     /// acts, and journals what came out. At a replay the journaled output is returned and
     /// nothing acts.
     ///
+    /// A step that fails leaves nothing in the journal, so neither a step nor a question may
+    /// follow it: at a replay it might succeed, and then both ways would have been gone. What
+    /// the tool decides from belongs into the output, a `Result` for one.
+    ///
     /// # Errors
     /// What the act returned; or that the work shall stop, that an earlier attempt's end is
     /// unknown, or that the journal disagrees. Pass all of them on with `?`.
@@ -254,6 +261,7 @@ impl Context {
                     .abandon_step(ticket)
                     .await
                     .map_err(|e| unreachable(&e))?;
+                self.failed = Some(step.key.to_owned());
                 return Err(error);
             }
         };
@@ -419,6 +427,16 @@ impl Context {
 
     /// The next place in the journal, for an entry of this key.
     fn next(&mut self, kind: &'static str, key: &str) -> Result<i32, ToolError> {
+        if let Some(failed) = &self.failed {
+            if self.stop.is_cancelled() {
+                return Err(ToolError::stopped());
+            }
+            let message = format!(
+                "{kind} \"{key}\" comes after step \"{failed}\" has failed, of which the journal \
+                 knows nothing: end the try, or put what may go wrong into the step's output"
+            );
+            return Err(ToolError::failed(code::INTERNAL_ERROR, message));
+        }
         self.claim_key(kind, key)?;
         let seq = self.position;
         self.position += 1;

@@ -244,3 +244,50 @@ async fn an_answer_that_came_with_the_call_is_taken() {
     let parked = world.wait(id, &["input_required"]).await;
     assert_eq!(parked.parked_for, Some(store::ParkedFor::Caller));
 }
+
+/// A step that failed leaves nothing in the journal, so nothing may be decided from its failure:
+/// at a replay it might succeed, and then both ways would have been gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_step_follows_one_that_failed() {
+    let world = World::new().await;
+    let policy = ToolPolicy {
+        backoff: store::Backoff {
+            first: std::time::Duration::from_millis(50),
+            ..Default::default()
+        },
+        ..ToolPolicy::default()
+    };
+    let _worker = world.worker(policy.clone(), |world, context| {
+        Box::pin(async move {
+            let by_mail = context
+                .step(Step::new("mail"), |_| async {
+                    if world.run() == 1 {
+                        return Err(ToolError::retryable("the mail server is away"));
+                    }
+                    world.act("mailed");
+                    Ok(())
+                })
+                .await;
+            if by_mail.is_err() {
+                context
+                    .step(Step::new("letter"), |_| async {
+                        world.act("wrote a letter");
+                        Ok(())
+                    })
+                    .await?;
+                // The worker is lost here, say.
+                return Err(ToolError::retryable("lost"));
+            }
+            done()
+        })
+    });
+    let id = world.start(&policy).await;
+    let task = world.wait(id, &["completed", "failed"]).await;
+    assert!(world.acts().len() <= 1, "both ways: {:?}", world.acts());
+    assert_eq!(task.status.as_str(), "failed");
+    let error = String::from_utf8(task.error.unwrap().to_vec()).unwrap();
+    assert!(
+        error.contains("mail") && error.contains("letter"),
+        "{error}"
+    );
+}
