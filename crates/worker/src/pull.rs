@@ -18,6 +18,17 @@ use crate::tool::ToolSet;
 
 /// Between two looks into Postgres while Redis is away.
 const FALLBACK_PAUSE: Duration = Duration::from_secs(2);
+/// A worker without a free place says so often that it is alive: it has nothing to ask for.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
+/// What came of looking at a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// It was run, or it is somebody else's.
+    Settled,
+    /// Postgres could not be asked.
+    Unanswered,
+}
 
 /// Fills the places until `shutdown`, then gives back the jobs that still run.
 pub(crate) struct Puller {
@@ -33,39 +44,56 @@ impl Puller {
         let slots = Arc::new(Semaphore::new(self.parts.config.slots));
         let mut changes = self.tools.changes();
         let mut consumer = self.parts.queue.consumer(self.lanes());
+        let connected = self.parts.queue.connected();
         let mut jobs = JoinSet::new();
         // Hints are acknowledged by whoever ran them, but only the reader can do it.
         let (done, mut finished) = tokio::sync::mpsc::unbounded_channel::<Hint>();
         while !shutdown.is_cancelled() {
-            self.alive.beat();
             while jobs.try_join_next().is_some() {}
             let free = slots.available_permits();
+            let asked = Instant::now();
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                Some(hint) = finished.recv() => consumer.ack(&hint).await,
+                Some(hint) = finished.recv() => {
+                    consumer.ack(&hint).await;
+                    // Many that end one by one keep the read below from coming to its end.
+                    if *connected.borrow() {
+                        self.alive.beat();
+                    }
+                }
                 _ = changes.changed() => consumer.set_lanes(self.lanes()).await,
                 // Full: wait for a place; what stays in Redis is there for others.
                 _ = slots.acquire(), if free == 0 => {}
+                () = tokio::time::sleep(FULL_PAUSE), if free == 0 => self.alive.beat(),
                 hints = consumer.next(free), if free > 0 => match hints {
-                    Ok(hints) => for hint in hints {
-                        let Ok(place) = Arc::clone(&slots).try_acquire_owned() else {
-                            consumer.hand_back(hint).await;
-                            continue;
-                        };
-                        let job = self.job(hint.id, hint.lane.clone(), place, "redis");
-                        let done = done.clone();
-                        jobs.spawn(async move {
-                            job.await;
-                            // The reader may be gone already; the hint is then reclaimed.
-                            let _ = done.send(hint);
-                        });
+                    Ok(hints) => {
+                        self.alive.beat();
+                        for hint in hints {
+                            let Ok(place) = Arc::clone(&slots).try_acquire_owned() else {
+                                consumer.hand_back(hint).await;
+                                continue;
+                            };
+                            let job = self.job(hint.id, hint.lane.clone(), place, "redis");
+                            let done = done.clone();
+                            jobs.spawn(async move {
+                                if job.await == Looked::Unanswered {
+                                    // Nobody knows whose it is: the hint stays, and comes back.
+                                    return;
+                                }
+                                // The reader may be gone already; the hint is then reclaimed.
+                                let _ = done.send(hint);
+                            });
+                        }
                     },
                     Err(_) => {
+                        let next_look = tokio::time::sleep(
+                            FALLBACK_PAUSE.saturating_sub(asked.elapsed()),
+                        );
                         self.pull_from_postgres(&slots, &mut jobs).await;
                         tokio::select! {
                             () = shutdown.cancelled() => break,
-                            () = tokio::time::sleep(FALLBACK_PAUSE) => {}
+                            () = next_look => {}
                         }
                     }
                 },
@@ -131,6 +159,7 @@ impl Puller {
         };
         match self.parts.store.unhinted(&filter).await {
             Ok(found) => {
+                self.alive.beat();
                 for job in found {
                     let Ok(place) = Arc::clone(slots).try_acquire_owned() else {
                         return;
@@ -139,7 +168,11 @@ impl Puller {
                         tool: job.tool,
                         version: job.version,
                     };
-                    jobs.spawn(self.job(job.id, lane, place, "postgres"));
+                    let job = self.job(job.id, lane, place, "postgres");
+                    jobs.spawn(async move {
+                        // Asked again at the next look.
+                        let _ = job.await;
+                    });
                 }
             }
             Err(error) => tracing::warn!(error = ?error, "neither redis nor postgres has work"),
@@ -166,14 +199,16 @@ impl Puller {
         lane: Lane,
         place: OwnedSemaphorePermit,
         source: &'static str,
-    ) -> impl Future<Output = ()> + Send + 'static {
+    ) -> impl Future<Output = Looked> + Send + 'static {
         let parts = self.parts.clone();
         let served = self.tools.find(&lane.tool);
         let name = Arc::clone(&self.name);
         let observations = self.observations.clone();
         async move {
             let _place = place;
-            let Some(served) = served else { return };
+            let Some(served) = served else {
+                return Looked::Settled;
+            };
             let mut resumes = served.spec.resumes.clone();
             resumes.push(served.spec.version);
             let request = ClaimRequest {
@@ -189,12 +224,14 @@ impl Puller {
                 Ok(claim) => claim,
                 Err(error) => {
                     tracing::warn!(error = ?error, task.id = %id, "claim failed");
-                    return;
+                    return Looked::Unanswered;
                 }
             };
             let result = if claim.is_some() { "won" } else { "refused" };
             parts.metrics.claims.with_label_values(&[result]).inc();
-            let Some(claim) = claim else { return };
+            let Some(claim) = claim else {
+                return Looked::Settled;
+            };
             parts.metrics.sources.with_label_values(&[source]).inc();
             parts.metrics.waited.observe(claim.waited.as_secs_f64());
             let stopping = listen(&parts, id);
@@ -206,6 +243,7 @@ impl Puller {
             if outcome == Outcome::Completed {
                 observations.ran(&served.spec, sent.elapsed());
             }
+            Looked::Settled
         }
     }
 }

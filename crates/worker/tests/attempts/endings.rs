@@ -144,3 +144,28 @@ async fn the_last_status_message_is_never_lost() {
     world.go.cancel();
     world.wait(id, &["completed"]).await;
 }
+
+/// A worker whose places are all taken for long has nothing to ask for, and is not dead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_worker_is_alive() {
+    let world = World::new().await;
+    let body: crate::world::Body = |world, _| {
+        Box::pin(async move {
+            world.go.cancelled().await;
+            done()
+        })
+    };
+    let policy = ToolPolicy::default();
+    let worker = world.worker_with(policy.clone(), body, |settings| settings.slots = 1);
+    let id = world.start(&policy).await;
+    world.wait_column(id, "phase", "running").await;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let scraped = worker.registry.render();
+    let prefix = "mcp_tasks_health_liveness_age_seconds{loop=\"poll\"} ";
+    let age = scraped.lines().find_map(|line| line.strip_prefix(prefix));
+    let age: f64 = age.expect("the loop is watched").parse().unwrap();
+    assert!(age < 3.0, "last came round {age} s ago");
+    assert!(worker.health.liveness_report().ok);
+    world.go.cancel();
+    world.wait(id, &["completed"]).await;
+}

@@ -41,6 +41,8 @@ pub struct World {
 
 /// A running worker; dropped, it is lost without a word.
 pub struct Running {
+    pub health: Health,
+    pub registry: Registry,
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), worker::Error>>,
 }
@@ -108,9 +110,13 @@ impl World {
             block: Duration::from_millis(500),
             ..queue::config::Config::default()
         };
+        let queue = Queue::new(settings, &Registry::new()).unwrap();
+        // A hint pushed before that goes nowhere, and nobody hints again here.
+        let mut connected = queue.connected();
+        connected.wait_for(|connected| *connected).await.unwrap();
         Arc::new(World {
             store: Store::new(config(database.url()), &Registry::new()).unwrap(),
-            queue: Queue::new(settings, &Registry::new()).unwrap(),
+            queue,
             database,
             redis: Mutex::new(redis),
             alice: Principal::verified("test".to_owned(), "alice".to_owned(), None),
@@ -121,11 +127,21 @@ impl World {
     }
 
     /// A worker of its own connections to the same servers.
+    pub fn worker(self: &Arc<Self>, policy: ToolPolicy, body: Body) -> Running {
+        self.worker_with(policy, body, |_| {})
+    }
+
+    /// The same with other settings.
     #[expect(
         clippy::disallowed_methods,
         reason = "the handle is owned by what is returned"
     )]
-    pub fn worker(self: &Arc<Self>, policy: ToolPolicy, body: Body) -> Running {
+    pub fn worker_with(
+        self: &Arc<Self>,
+        policy: ToolPolicy,
+        body: Body,
+        change: impl FnOnce(&mut worker::Config),
+    ) -> Running {
         let store = Store::new(config(self.database.url()), &Registry::new()).unwrap();
         let tools = ToolSet::new();
         tools
@@ -135,11 +151,12 @@ impl World {
                 body,
             }))
             .unwrap();
-        let settings = worker::Config {
+        let mut settings = worker::Config {
             stop_grace: Duration::from_millis(400),
             drain_deadline: Duration::from_millis(300),
             ..worker::Config::default()
         };
+        change(&mut settings);
         let registry = Registry::new();
         let health = Health::new(&registry);
         let worker = Worker::new(
@@ -148,11 +165,16 @@ impl World {
             self.queue.clone(),
             tools,
             &registry,
-            health,
+            health.clone(),
         );
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(Box::pin(worker.run(shutdown.clone())));
-        Running { shutdown, task }
+        Running {
+            health,
+            registry,
+            shutdown,
+            task,
+        }
     }
 
     /// A task with a handle, and a hint for it.
