@@ -84,13 +84,40 @@ impl Schema {
 }
 
 /// SHA-256 of the canonical JSON (RFC 8785): equal for arguments that differ in spelling only.
+/// RFC 8785 knows doubles alone, in which integers beyond 2^53 run together: those count by
+/// their digits.
 ///
 /// # Errors
 /// If they have no canonical form.
 pub(crate) fn digest(arguments: &Value) -> Result<[u8; 32], String> {
-    let canonical = serde_json_canonicalizer::to_vec(arguments)
+    let canonical = serde_json_canonicalizer::to_vec(&by_digits(arguments))
         .map_err(|error| format!("Invalid arguments: {error}"))?;
     Ok(Sha256::digest(canonical).into())
+}
+
+/// The same value with every integer that a double cannot hold as a text that no other value
+/// is likely to be.
+fn by_digits(value: &Value) -> Value {
+    const EXACT_MAX: u64 = 1 << 53;
+    match value {
+        Value::Number(number) => {
+            let integer = number
+                .as_u64()
+                .or_else(|| number.as_i64().map(i64::unsigned_abs));
+            match integer {
+                Some(integer) if integer > EXACT_MAX => {
+                    Value::String(format!("\0integer {number}"))
+                }
+                _ => value.clone(),
+            }
+        }
+        Value::Array(items) => items.iter().map(by_digits).collect(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.clone(), by_digits(value)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
 }
 
 /// Levels of nesting. A value was read by a parser that refuses more than 128.
@@ -165,6 +192,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn large_integers_do_not_run_together() {
+        let digest = |json: &str| digest(&serde_json::from_str(json).unwrap()).unwrap();
+        assert_ne!(
+            digest(r#"{"n":9007199254740993}"#),
+            digest(r#"{"n":9007199254740992}"#)
+        );
+        assert_ne!(
+            digest(r#"{"n":[-9007199254740994]}"#),
+            digest(r#"{"n":[-9007199254740993]}"#)
+        );
+        assert_eq!(digest(r#"{"n":1.0,"m":2}"#), digest(r#"{"m":2,"n":1}"#));
+    }
 
     fn compile(schema: &Value) -> Result<Schema, String> {
         Schema::compile(&schema.to_string())

@@ -4,16 +4,20 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use http_body::Body as HttpBody;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 
 use crate::auth::{Authenticator, Proven};
 use crate::config::Config;
 use crate::error::Error;
+
+/// Of a refused body, so much is read away.
+const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What is let in.
 pub(crate) struct Door {
@@ -81,17 +85,46 @@ impl Door {
     ///
     /// # Errors
     /// If it is too large, too slow, or breaks off.
-    pub(crate) async fn read<B>(&self, body: B) -> Result<Bytes, Error>
+    pub(crate) async fn read<B>(&self, mut body: B) -> Result<Bytes, Error>
     where
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B: HttpBody<Data = Bytes> + Unpin,
     {
-        let whole = Limited::new(body, self.body_bytes_max).collect();
-        match tokio::time::timeout(self.body_read_timeout, whole).await {
-            Err(_) => Err(Error::BodyTimeout),
-            Ok(Ok(whole)) => Ok(whole.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(self.too_large()),
-            Ok(Err(_)) => Err(Error::BodyBroken),
+        let mut whole = BytesMut::new();
+        let reading = async {
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|_| Error::BodyBroken)?;
+                let Ok(data) = frame.into_data() else {
+                    continue;
+                };
+                if whole.len() + data.len() > self.body_bytes_max {
+                    return Err(self.too_large());
+                }
+                whole.extend_from_slice(&data);
+            }
+            Ok(())
+        };
+        let read = tokio::time::timeout(self.body_read_timeout, reading).await;
+        match read.unwrap_or(Err(Error::BodyTimeout)) {
+            Ok(()) => Ok(whole.freeze()),
+            Err(error) => {
+                if matches!(error, Error::BodyTooLarge { .. }) {
+                    drain(body).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads away the body of a request that was refused by its head. Many clients read no
+    /// answer before they have sent everything; to them a connection that is closed on an unread
+    /// body is a broken pipe and not a refusal.
+    pub(crate) async fn discard<B>(&self, head: &Parts, body: B)
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        // A client that asks first has sent nothing.
+        if !head.headers.contains_key(EXPECT) {
+            drain(body).await;
         }
     }
 
@@ -133,6 +166,24 @@ impl Door {
             _ => Err(Error::Host),
         }
     }
+}
+
+/// Throws away what is left of a body, up to a bound of bytes and of time.
+async fn drain<B>(mut body: B)
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    let draining = async {
+        let mut left = DRAIN_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            if bytes > left {
+                return;
+            }
+            left -= bytes;
+        }
+    };
+    drop(tokio::time::timeout(DRAIN_TIME_MAX, draining).await);
 }
 
 /// What the request calls us, in lower case; `None` when it says nothing or two things.

@@ -136,7 +136,13 @@ pub(crate) async fn handle(
 async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
     let mut meter = Meter::start(&shared.metrics);
     let entered = async {
-        let proven = shared.door.enter(&head)?;
+        let proven = match shared.door.enter(&head) {
+            Ok(proven) => proven,
+            Err(error) => {
+                shared.door.discard(&head, body).await;
+                return Err(error);
+            }
+        };
         let body = shared.door.read(body).await?;
         Ok::<_, Error>((proven, jsonrpc::parse(&body, shared.json_limits())?))
     };

@@ -227,6 +227,11 @@ impl Shared {
         if let Err(error) = self.queue.push(lane, id).await {
             self.metrics.unhinted.inc();
             tracing::debug!(task.id = %id, error = %error, "task is left to the reconcile sweep");
+            // The row says that it was hinted under this epoch; the sweep need not wait to doubt it.
+            if self.queue.epoch(id).is_some() {
+                let store = self.store.with_wait(Duration::ZERO);
+                drop(store.mark_hinted(&[(id, None)]).await);
+            }
         }
     }
 }
@@ -256,7 +261,7 @@ fn spawn_background(
     let (own, end) = (Arc::clone(shared), ended.clone());
     tasks.spawn(async move {
         own.waiters
-            .stop_abandoned(left, (&own.store, &own.queue), end)
+            .stop_abandoned(left, (&own.store, &own.queue), (own.config.hold, end))
             .await;
     });
     let (own, end) = (Arc::clone(shared), ended.clone());

@@ -92,7 +92,7 @@ impl Waiters {
         &self,
         mut left: mpsc::UnboundedReceiver<TaskId>,
         (store, queue): (&Store, &Queue),
-        ended: CancellationToken,
+        (hold, ended): (Duration, CancellationToken),
     ) {
         let store = store.with_wait(Duration::from_secs(1));
         loop {
@@ -103,7 +103,7 @@ impl Waiters {
                 () = ended.cancelled() => return,
             }
             for _ in 0..TRIES {
-                let Ok(stopped) = store.abandon(&ids).await else {
+                let Ok(stopped) = store.abandon(&ids, hold).await else {
                     continue;
                 };
                 self.metrics.abandoned.inc_by(stopped.len() as u64);

@@ -1,6 +1,8 @@
 //! Stops: asked for by the owner, by the work itself or by time; `cancelled` only once nothing
 //! runs.
 
+use std::time::Duration;
+
 use protocol::TaskId;
 
 use crate::claim::{Claim, Write, repeated};
@@ -85,15 +87,17 @@ impl Store {
     }
 
     /// The only callers of these tasks went away before they got a handle, and no key lets
-    /// them come back. Answers with those that were told to stop.
+    /// them come back. Answers with those that were told to stop. Another caller may hold the
+    /// `requestState` of a task that has asked: such a task gets `hold` to be held by that one.
     ///
     /// # Errors
     /// When Postgres could not be asked; the hold then runs out by itself.
-    pub async fn abandon(&self, ids: &[TaskId]) -> Result<Vec<TaskId>, Error> {
+    pub async fn abandon(&self, ids: &[TaskId], hold: Duration) -> Result<Vec<TaskId>, Error> {
         let ids: Vec<_> = ids.iter().map(TaskId::as_uuid).collect();
+        let hold_ms = ms(hold);
         with_connection!(self, "abandon", |connection| {
             let statement = connection.prepare_cached(sql!("abandon")).await?;
-            let rows = connection.query(&statement, &[&ids]).await?;
+            let rows = connection.query(&statement, &[&ids, &hold_ms]).await?;
             Ok(rows
                 .iter()
                 .map(|row| TaskId::from_uuid(row.get("id")))

@@ -11,6 +11,8 @@ use crate::{Config, Store};
 
 /// Pauses between tries: short at first (a restart often takes less than a second).
 const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// A try gets at least this, also at the end of the caller's time.
+const TRY_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A try waits at least this long for a free connection, whatever is left of its time.
 const POOL_WAIT_MIN: Duration = Duration::from_secs(1);
@@ -68,7 +70,7 @@ impl<'a> Tries<'a> {
 
     pub(crate) async fn connection(&self) -> Result<Object, Fault> {
         let left = self.store.wait_max.saturating_sub(self.started.elapsed());
-        let connect = Some(self.store.config.connect_timeout);
+        let connect = Some(self.store.config.connect_timeout.min(left.max(TRY_MIN)));
         let timeouts = Timeouts {
             wait: Some(left.max(POOL_WAIT_MIN)),
             create: connect,
@@ -83,7 +85,9 @@ impl<'a> Tries<'a> {
         &self,
         body: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let limit = self.store.config.statement_timeout * 2;
+        let left = self.store.wait_max.saturating_sub(self.started.elapsed());
+        // What the caller has left, but always enough for a healthy answer.
+        let limit = (self.store.config.statement_timeout * 2).min(left.max(TRY_MIN));
         match tokio::time::timeout(limit, body).await {
             Ok(outcome) => outcome,
             Err(elapsed) => Err(Fault::Transient(Box::new(elapsed))),

@@ -158,6 +158,37 @@ async fn caller_gone() {
     .unwrap();
 }
 
+/// A caller timed out on one gateway and waits on another: the first connection's end does not
+/// take the work from the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_callers_gone() {
+    let mut system = System::of(2, 1).await;
+    let params = json!({"name": "test_input_required_result_elicitation", "arguments": {}});
+    let first = system.cluster.client(0, "alice");
+    let asked = first.request("tools/call", params.clone());
+    let asked = asked.send().await.unwrap().into_result().unwrap();
+    system.cluster.workers[0].freeze();
+    let mut again = params;
+    again["inputResponses"] =
+        json!({"user_name": {"action": "accept", "content": {"name": "Alice"}}});
+    again["requestState"] = asked["requestState"].clone();
+    let gone = first
+        .request("tools/call", again.clone())
+        .stream()
+        .await
+        .unwrap();
+    let second = system.cluster.client(1, "alice");
+    let waiting = second.request("tools/call", again);
+    let (result, ()) = tokio::join!(waiting.send(), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(gone);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        system.cluster.workers[0].thaw();
+    });
+    let result = result.unwrap().into_result().unwrap();
+    assert_eq!(result["content"][0]["text"], "Hello, Alice!");
+}
+
 /// The gateway dies with a call in its hands: the hold runs out and the orphan is stopped; with a
 /// key the caller finds its task again on another gateway.
 #[tokio::test(flavor = "multi_thread")]

@@ -176,6 +176,36 @@ async fn asked_before_the_task_exists() {
     assert!(text(&done["result"]).contains("Alice"));
 }
 
+/// Clients send a call twice, or again when an answer was lost: the state of a round that is
+/// over meets the result.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_sent_again_meets_the_result() {
+    let system = System::of(2, 1).await;
+    let params = json!({"name": "test_input_required_result_elicitation", "arguments": {}});
+    let clients = [0, 1].map(|n| system.cluster.client(n, "alice"));
+    let asked = clients[0].request("tools/call", params.clone());
+    let asked = asked.send().await.unwrap().into_result().unwrap();
+    let mut again = params;
+    again["inputResponses"] =
+        json!({"user_name": {"action": "accept", "content": {"name": "Alice"}}});
+    again["requestState"] = asked["requestState"].clone();
+    let calls = (0..20).map(|n| {
+        let request = clients[n % 2].request("tools/call", again.clone());
+        async move { request.send().await.unwrap().into_result().unwrap() }
+    });
+    for result in futures::future::join_all(calls).await {
+        assert_eq!(text(&result), "Hello, Alice!");
+    }
+    let late = clients[1].request("tools/call", again.clone());
+    let late = late.send().await.unwrap().into_result().unwrap();
+    assert_eq!(text(&late), "Hello, Alice!");
+    assert_eq!(
+        system.count("SELECT max(attempt) FROM tasks").await,
+        2,
+        "asked, and resumed once"
+    );
+}
+
 /// The story of the README: a suite, a question, a deployment only on yes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_deploys_only_on_yes() {

@@ -11,7 +11,7 @@ WITH t AS MATERIALIZED (
     FOR NO KEY UPDATE
 ), s AS (
     INSERT INTO steps (task_id, key, seq, attempt, claim_token, state, idempotent, started_at)
-    SELECT id, $4, $5, $2, $3, 'started', $6, now() FROM t
+    SELECT id, $4, $5, $2, $3, 'started', $6, clock_timestamp() FROM t
     ON CONFLICT (task_id, key) DO UPDATE SET attempt = $2, claim_token = $3
         WHERE steps.state = 'started' AND (steps.claim_token = $3 OR steps.idempotent)
     RETURNING task_id

@@ -270,11 +270,14 @@ async fn a_handle_is_given_out_only_of_a_task_that_goes_on() {
     let id = hidden(None).await;
     assert!(world.store.hand_out(id).await.unwrap().unwrap().handed_out);
     let stopped = hidden(None).await;
-    assert_eq!(world.store.abandon(&[stopped]).await.unwrap(), [stopped]);
+    assert_eq!(
+        world.store.abandon(&[stopped], HOUR).await.unwrap(),
+        [stopped]
+    );
     assert!(world.store.hand_out(stopped).await.unwrap().is_none());
     // With a key, a lost caller may come back: its task is not abandoned.
     let keyed = hidden(Some("key")).await;
-    assert_eq!(world.store.abandon(&[keyed, id]).await.unwrap(), []);
+    assert_eq!(world.store.abandon(&[keyed, id], HOUR).await.unwrap(), []);
     assert!(world.store.hand_out(keyed).await.unwrap().is_some());
     // A second hand-out of a stopping task (a repeat by key) keeps to what the first caller saw.
     let _claim = world.claim(keyed).await.unwrap();

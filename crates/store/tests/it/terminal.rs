@@ -60,7 +60,7 @@ async fn attack(world: &World, claim: &Claim, permits: [Permit; 2]) {
     assert_eq!(answered.unwrap(), store::Answer::Ignored);
     assert!(store.hand_out(id).await.unwrap().is_none());
     store.hold(&[id], 24 * HOUR).await.unwrap();
-    assert_eq!(store.abandon(&[id]).await.unwrap(), []);
+    assert_eq!(store.abandon(&[id], HOUR).await.unwrap(), []);
     assert_eq!(store.end_holds(10).await.unwrap(), []);
     assert_eq!(store.expire(10).await.unwrap(), []);
     assert_eq!(store.fail_unanswered(None).await.unwrap(), None);
