@@ -24,6 +24,9 @@ use crate::metrics::Metrics;
 use crate::store_backend::StoreBackend;
 use crate::tool::{Arguments, Served};
 
+/// Between two tries to write an attempt's end.
+const WRITE_PAUSE: Duration = Duration::from_secs(1);
+
 /// What an attempt needs.
 #[derive(Clone)]
 pub(crate) struct Parts {
@@ -148,6 +151,7 @@ async fn attempt(parts: &Parts, served: &Served, job: &Job) -> Outcome {
     let arguments = Arguments::new(claim.arguments.clone());
     let tool = Arc::clone(&served.tool);
     let called = async move { tool.call(&mut context, arguments).await };
+    job.work_begins();
     let work = AbortOnDropHandle::new(parts.threads.spawn(called.in_current_span()));
     let work = {
         let driven = drive(parts, job, work, &stop);
@@ -329,11 +333,8 @@ async fn complete(
         let error = ToolError::failed(code::INTERNAL_ERROR, message);
         return fail(parts, job, &error, started).await;
     }
-    match parts
-        .store
-        .complete(&job.claim, &bytes, started.elapsed())
-        .await
-    {
+    let end = End::Complete(&bytes, started.elapsed());
+    match write(parts, job, end).await {
         Ok(Write::Done) => Outcome::Completed,
         // Refused while a step is open: the tool went another way than the attempt before it.
         Ok(Write::Lost) => match &job.claim.open_step {
@@ -349,11 +350,8 @@ async fn fail(parts: &Parts, job: &Job, error: &ToolError, started: Instant) -> 
     let error = error.as_failed().unwrap_or(&internal);
     let bytes = serde_json::to_vec(error).unwrap_or_default();
     tracing::info!(error = error.message, code = error.code, "task failed");
-    match parts
-        .store
-        .fail(&job.claim, &bytes, &error.message, started.elapsed())
-        .await
-    {
+    let end = End::Fail(&bytes, &error.message, started.elapsed());
+    match write(parts, job, end).await {
         Ok(Write::Done) => Outcome::Failed,
         Ok(Write::Lost) => Outcome::Lost,
         Err(error) => unwritten(&error),
@@ -370,11 +368,8 @@ async fn retry(
     let claim = &job.claim;
     let pause = backoff(served.spec.policy.backoff, claim);
     tracing::info!(error = message, tries = claim.tries + 1, "try failed");
-    match parts
-        .store
-        .retry(claim, message, pause, started.elapsed())
-        .await
-    {
+    let end = End::Retry(message, pause, started.elapsed());
+    match write(parts, job, end).await {
         Ok(Write::Done) => return Outcome::Retried,
         Ok(Write::Lost) => {}
         Err(error) => return unwritten(&error),
@@ -401,7 +396,7 @@ fn backoff(backoff: store::Backoff, claim: &Claim) -> Duration {
 }
 
 async fn stopped(parts: &Parts, job: &Job) -> Outcome {
-    match parts.store.confirm_stopped(&job.claim).await {
+    match write(parts, job, End::Stopped).await {
         Ok(Write::Done) => Outcome::Stopped,
         Ok(Write::Lost) => Outcome::Lost,
         Err(error) => unwritten(&error),
@@ -428,6 +423,37 @@ async fn release(parts: &Parts, job: &Job, started: Instant) -> Outcome {
         }
         Ok(Write::Lost) => stopped(parts, job).await,
         Err(error) => unwritten(&error),
+    }
+}
+
+/// How an attempt is to end in its row.
+#[derive(Clone, Copy)]
+enum End<'a> {
+    Complete(&'a [u8], Duration),
+    Fail(&'a [u8], &'a str, Duration),
+    Retry(&'a str, Duration, Duration),
+    Stopped,
+}
+
+/// Writes how the attempt ended, again while Postgres is away: nothing of the tool runs any more,
+/// and the write is fenced and repeatable, so it does no harm however late it comes. A worker
+/// that drains does not wait for it.
+async fn write(parts: &Parts, job: &Job, end: End<'_>) -> Result<Write, store::Error> {
+    let (store, claim) = (&parts.store, &job.claim);
+    loop {
+        let written = match end {
+            End::Complete(result, worked) => store.complete(claim, result, worked).await,
+            End::Fail(error, message, worked) => store.fail(claim, error, message, worked).await,
+            End::Retry(error, pause, worked) => store.retry(claim, error, pause, worked).await,
+            End::Stopped => store.confirm_stopped(claim).await,
+        };
+        match written {
+            Err(error @ store::Error::Unavailable(_)) if !parts.leases.is_draining() => {
+                tracing::warn!(error = ?error, "the attempt's end is not written yet");
+                tokio::time::sleep(WRITE_PAUSE).await;
+            }
+            written => return written,
+        }
     }
 }
 

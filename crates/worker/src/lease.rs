@@ -38,8 +38,8 @@ pub(crate) struct Job {
     told: Mutex<Option<Instant>>,
     /// By then even a tool that must be dropped has ended.
     overdue: Instant,
-    /// Nothing of the tool runs any more; what is left is to write its row.
-    ended: AtomicBool,
+    /// The tool runs. Before and after there is only its row to read and write.
+    at_work: AtomicBool,
 }
 
 impl Job {
@@ -73,13 +73,17 @@ impl Job {
         raised
     }
 
+    pub(crate) fn work_begins(&self) {
+        self.at_work.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn work_ended(&self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.at_work.store(false, Ordering::Relaxed);
     }
 
     /// Whether its work should have ended long ago.
     fn is_stuck(&self, patience: Duration) -> bool {
-        !self.ended.load(Ordering::Relaxed)
+        self.at_work.load(Ordering::Relaxed)
             && (self.told().is_some_and(|told| told.elapsed() > patience)
                 || Instant::now() > self.overdue + patience)
     }
@@ -103,6 +107,7 @@ pub(crate) struct Leases {
     metrics: Metrics,
     jobs: Arc<Mutex<HashMap<TaskId, Arc<Job>>>>,
     beat_now: Arc<Notify>,
+    draining: Arc<AtomicBool>,
     stop_grace: Duration,
 }
 
@@ -134,6 +139,7 @@ impl Leases {
             metrics,
             jobs: Arc::default(),
             beat_now: Arc::default(),
+            draining: Arc::default(),
             stop_grace,
         }
     }
@@ -146,7 +152,7 @@ impl Leases {
             renewed: Mutex::new(sent),
             told: Mutex::default(),
             overdue,
-            ended: AtomicBool::new(false),
+            at_work: AtomicBool::new(false),
             claim,
         });
         let mut jobs = self.lock();
@@ -157,6 +163,10 @@ impl Leases {
             .running
             .set(i64::try_from(jobs.len()).unwrap_or(i64::MAX));
         drop(jobs);
+        // A claim that was under way when all were told.
+        if self.is_draining() {
+            job.tell(Order::Drain);
+        }
         Kept {
             leases: self.clone(),
             job,
@@ -168,11 +178,17 @@ impl Leases {
         self.beat_now.notify_one();
     }
 
-    /// Tells every job.
-    pub(crate) fn tell_all(&self, order: Order) {
+    /// Tells every job that the worker ends.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
         for job in self.all() {
-            job.tell(order);
+            job.tell(Order::Drain);
         }
+    }
+
+    /// Whether the worker ends. A job that was told more than that before does not show it.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Renews the leases for as long as the worker lives.

@@ -119,7 +119,7 @@ impl Puller {
             self.alive.beat();
             // One that cannot be stopped ends the process: the others are handed back before.
             if !told && self.parts.leases.stuck().is_some() {
-                self.parts.leases.tell_all(crate::lease::Order::Drain);
+                self.parts.leases.drain();
                 told = true;
             }
             if self.parts.leases.only_stuck() {
@@ -130,7 +130,7 @@ impl Puller {
                 _ = jobs.join_next() => {}
                 () = &mut soft, if !told => {
                     tracing::info!("drain deadline: running jobs are handed back");
-                    self.parts.leases.tell_all(crate::lease::Order::Drain);
+                    self.parts.leases.drain();
                     told = true;
                 }
                 () = tokio::time::sleep(Duration::from_millis(500)) => {}

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use harness::postgres::Postgres;
 use store::ToolPolicy;
 use worker::Step;
 
-use crate::world::{World, done};
+use crate::world::{World, config, done, migrate};
 
 /// The row says that somebody else owns it: the next heartbeat ends the work here.
 #[tokio::test(flavor = "multi_thread")]
@@ -30,7 +31,7 @@ async fn a_lost_lease_ends_the_work() {
         "UPDATE tasks SET attempt = attempt + 1, claim_token = gen_random_uuid(), \
          lease_until = now() + interval '1 hour' WHERE id = '{id}' RETURNING 1"
     );
-    world.database.rows(&stolen).await.unwrap();
+    world.rows(&stolen).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.go.cancel();
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -109,4 +110,80 @@ async fn what_runs_beside_a_tool_that_cannot_be_stopped_is_handed_back() {
         "working",
         "not cancelled while its thread still runs"
     );
+}
+
+/// What a tool brought home waits for Postgres, longer than any request would: nothing runs
+/// twice, and no try is spent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_waits_for_postgres_to_come_back() {
+    let mut postgres = Postgres::temporary().await.unwrap();
+    let url = postgres.create_database("attempts").await.unwrap();
+    migrate(url.clone()).await.unwrap();
+    let impatient = store::Config {
+        wait_max: Duration::from_millis(500),
+        lease: Duration::from_secs(4),
+        heartbeat: Duration::from_secs(1),
+        ..config(&url)
+    };
+    let world = World::over(impatient).await;
+    let _worker = world.worker(ToolPolicy::default(), |world, _| {
+        Box::pin(async move {
+            world.go.cancelled().await;
+            done()
+        })
+    });
+    let id = world.start(&ToolPolicy::default()).await;
+    world.wait_column(id, "phase", "running").await;
+    postgres.kill9().await;
+    world.go.cancel();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    postgres.start_again().await.unwrap();
+    harness::wait::until("the result", crate::world::SOON, async || {
+        let sql = format!("SELECT status FROM tasks WHERE id = '{id}'");
+        let rows = harness::postgres::rows(&url, &sql).await.ok()?;
+        (rows[0][0].as_deref() == Some("completed")).then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(world.run(), 1);
+    assert_eq!(world.column(id, "attempt").await, "1");
+    assert_eq!(world.column(id, "tries").await, "0");
+}
+
+/// A worker that is asked to end does not wait for a Postgres that is away, whatever its jobs
+/// were told before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_does_not_wait_for_postgres() {
+    let mut postgres = Postgres::temporary().await.unwrap();
+    let url = postgres.create_database("attempts").await.unwrap();
+    migrate(url.clone()).await.unwrap();
+    let impatient = store::Config {
+        wait_max: Duration::from_millis(500),
+        lease: Duration::from_secs(4),
+        heartbeat: Duration::from_secs(1),
+        ..config(&url)
+    };
+    let world = World::over(impatient).await;
+    let worker = world.worker(ToolPolicy::default(), |world, context| {
+        Box::pin(async move {
+            context.cancelled().cancelled().await;
+            world.act("told");
+            world.go.cancelled().await;
+            done()
+        })
+    });
+    let id = world.start(&ToolPolicy::default()).await;
+    world.wait_column(id, "phase", "running").await;
+    world.store.cancel(&world.alice, id).await.unwrap();
+    world.queue.stop(id).await;
+    harness::wait::until("the tool is told", crate::world::SOON, async || {
+        (!world.acts().is_empty()).then_some(())
+    })
+    .await
+    .unwrap();
+    postgres.kill9().await;
+    world.go.cancel();
+    let asked = std::time::Instant::now();
+    worker.drain().await.unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(15));
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use harness::postgres::Database;
 use harness::redis::Redis;
 use protocol::TaskId;
 use queue::{Lane, Queue};
@@ -29,7 +28,7 @@ pub type Body =
 pub struct World {
     pub store: Store,
     pub queue: Queue,
-    pub database: Database,
+    config: store::Config,
     pub redis: Mutex<Redis>,
     pub alice: Principal,
     /// What became visible outside, in order.
@@ -87,7 +86,7 @@ impl Tool for Scripted {
     }
 }
 
-fn config(url: &str) -> store::Config {
+pub fn config(url: &str) -> store::Config {
     store::Config {
         url: url.to_owned(),
         pool_size: 8,
@@ -97,13 +96,18 @@ fn config(url: &str) -> store::Config {
     }
 }
 
-async fn migrate(url: String) -> Result<(), store::Error> {
+pub async fn migrate(url: String) -> Result<(), store::Error> {
     store::migrate::migrate(&config(&url)).await.map(drop)
 }
 
 impl World {
     pub async fn new() -> Arc<World> {
         let database = harness::postgres::test_database(migrate).await.unwrap();
+        World::over(config(database.url())).await
+    }
+
+    /// Over a Postgres of the test's own.
+    pub async fn over(config: store::Config) -> Arc<World> {
         let redis = Redis::temporary().await.unwrap();
         let settings = queue::config::Config {
             url: redis.url(),
@@ -115,9 +119,9 @@ impl World {
         let mut connected = queue.connected();
         connected.wait_for(|connected| *connected).await.unwrap();
         Arc::new(World {
-            store: Store::new(config(database.url()), &Registry::new()).unwrap(),
+            store: Store::new(config.clone(), &Registry::new()).unwrap(),
             queue,
-            database,
+            config,
             redis: Mutex::new(redis),
             alice: Principal::verified("test".to_owned(), "alice".to_owned(), None),
             ledger: Mutex::default(),
@@ -142,7 +146,7 @@ impl World {
         body: Body,
         change: impl FnOnce(&mut worker::Config),
     ) -> Running {
-        let store = Store::new(config(self.database.url()), &Registry::new()).unwrap();
+        let store = Store::new(self.config.clone(), &Registry::new()).unwrap();
         let tools = ToolSet::new();
         tools
             .insert(Arc::new(Scripted {
@@ -246,9 +250,15 @@ impl World {
         .unwrap()
     }
 
+    pub async fn rows(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        harness::postgres::rows(&self.config.url, sql)
+            .await
+            .unwrap()
+    }
+
     pub async fn column(&self, id: TaskId, column: &str) -> String {
         let sql = format!("SELECT {column} FROM tasks WHERE id = '{id}'");
-        let rows = self.database.rows(&sql).await.unwrap();
+        let rows = self.rows(&sql).await;
         rows[0][0].clone().unwrap_or_default()
     }
 
