@@ -114,7 +114,7 @@ fn link(span: &tracing::Span, claim: &Claim) {
     }
 }
 
-async fn attempt(parts: &Parts, served: &Served, job: &Job) -> Outcome {
+async fn attempt(parts: &Parts, served: &Served, job: &Arc<Job>) -> Outcome {
     let claim = &job.claim;
     let started = Instant::now();
     let journal = match journal(parts, claim).await {
@@ -138,7 +138,7 @@ async fn attempt(parts: &Parts, served: &Served, job: &Job) -> Outcome {
     let backend: Arc<dyn Backend> = Arc::new(StoreBackend {
         store: parts.store.clone(),
         queue: parts.queue.clone(),
-        claim: Arc::clone(claim),
+        job: Arc::clone(job),
         started,
         status_bytes_max: parts.config.status_bytes_max,
         home: Handle::current(),

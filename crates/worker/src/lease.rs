@@ -40,6 +40,8 @@ pub(crate) struct Job {
     overdue: Instant,
     /// The tool runs. Before and after there is only its row to read and write.
     at_work: AtomicBool,
+    /// Its questions are being asked: the row may be parked already.
+    parking: AtomicBool,
 }
 
 impl Job {
@@ -79,6 +81,17 @@ impl Job {
 
     pub(crate) fn work_ended(&self) {
         self.at_work.store(false, Ordering::Relaxed);
+    }
+
+    /// What it asks is being written, or is not any more.
+    pub(crate) fn parks(&self, parking: bool) {
+        self.parking.store(parking, Ordering::Relaxed);
+    }
+
+    /// Whether the attempt's end may be in the row already, so that a heartbeat that misses it
+    /// says nothing. If it is lost in truth, the write that is under way says so.
+    fn may_be_over(&self) -> bool {
+        self.parking.load(Ordering::Relaxed) || !self.at_work.load(Ordering::Relaxed)
     }
 
     /// Whether its work should have ended long ago.
@@ -153,6 +166,7 @@ impl Leases {
             told: Mutex::default(),
             overdue,
             at_work: AtomicBool::new(false),
+            parking: AtomicBool::new(false),
             claim,
         });
         let mut jobs = self.lock();
@@ -248,7 +262,7 @@ impl Leases {
     fn apply(&self, job: &Job, beat: Option<Option<StopReason>>, sent: Instant) {
         match beat {
             // It may have ended between the question and the answer.
-            None if !self.lock().contains_key(&job.claim.id()) => {}
+            None if job.may_be_over() || !self.lock().contains_key(&job.claim.id()) => {}
             None => {
                 if job.tell(Order::Lost) {
                     self.metrics

@@ -15,12 +15,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
+use crate::lease::Job;
 
 /// One attempt's claim, and what it writes through.
 pub(crate) struct StoreBackend {
     pub(crate) store: Store,
     pub(crate) queue: Queue,
-    pub(crate) claim: Arc<Claim>,
+    pub(crate) job: Arc<Job>,
     pub(crate) started: Instant,
     pub(crate) status_bytes_max: usize,
     /// The worker's own runtime.
@@ -32,6 +33,10 @@ fn done(write: Result<Write, store::Error>) -> Result<bool, Unreachable> {
 }
 
 impl StoreBackend {
+    fn claim(&self) -> Arc<Claim> {
+        Arc::clone(&self.job.claim)
+    }
+
     /// Does the work on the worker's own runtime; given up when the caller is.
     async fn at_home<T: Send + 'static>(
         &self,
@@ -50,7 +55,7 @@ impl StoreBackend {
 #[async_trait]
 impl Backend for StoreBackend {
     async fn begin_step(&self, step: StepSpec<'_>) -> Result<Begun, Unreachable> {
-        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (store, claim) = (self.store.clone(), self.claim());
         let (key, seq, idempotent) = (step.key.to_owned(), step.seq, step.idempotent);
         let begun = self.at_home(async move {
             let step = StepSpec {
@@ -71,7 +76,7 @@ impl Backend for StoreBackend {
         let Ticket::Stored(permit) = ticket else {
             return Ok(false);
         };
-        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (store, claim) = (self.store.clone(), self.claim());
         let output = output.to_vec();
         let finished =
             self.at_home(async move { store.finish_step(&claim, permit, &output).await });
@@ -82,7 +87,7 @@ impl Backend for StoreBackend {
         let Ticket::Stored(permit) = ticket else {
             return Ok(false);
         };
-        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (store, claim) = (self.store.clone(), self.claim());
         done(
             self.at_home(async move { store.abandon_step(&claim, permit).await })
                 .await,
@@ -94,14 +99,16 @@ impl Backend for StoreBackend {
         parked_for: ParkedFor,
         questions: &[store::Question],
     ) -> Result<bool, Unreachable> {
-        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (store, claim) = (self.store.clone(), self.claim());
         let (questions, worked) = (questions.to_vec(), self.started.elapsed());
+        self.job.parks(true);
         let parked =
             self.at_home(async move { store.park(&claim, parked_for, &questions, worked).await });
-        parked
-            .await
-            .map(|parked| parked == Parked::Parked)
-            .map_err(Unreachable)
+        let parked = parked.await.map(|parked| parked == Parked::Parked);
+        if !matches!(parked, Ok(true)) {
+            self.job.parks(false);
+        }
+        parked.map_err(Unreachable)
     }
 
     async fn record_answer(
@@ -110,7 +117,7 @@ impl Backend for StoreBackend {
         response: &[u8],
         answered_by: &str,
     ) -> Result<bool, Unreachable> {
-        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (store, claim) = (self.store.clone(), self.claim());
         let (question, response) = (question.clone(), response.to_vec());
         let answered_by = answered_by.to_owned();
         let recorded = self.at_home(async move {
@@ -122,7 +129,7 @@ impl Backend for StoreBackend {
     }
 
     async fn status(&self, message: &str) -> Result<bool, Unreachable> {
-        let (store, claim) = (self.store.clone(), Arc::clone(&self.claim));
+        let (store, claim) = (self.store.clone(), self.claim());
         let message = cut(message, self.status_bytes_max).to_owned();
         let queue = self.queue.clone();
         let written = self.at_home(async move {
@@ -139,7 +146,7 @@ impl Backend for StoreBackend {
         let Ok(json) = serde_json::to_vec(progress) else {
             return;
         };
-        let (queue, id) = (self.queue.clone(), self.claim.id());
+        let (queue, id) = (self.queue.clone(), self.job.claim.id());
         self.at_home(async move { queue.progress(id, &json).await })
             .await;
     }

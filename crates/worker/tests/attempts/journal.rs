@@ -291,3 +291,34 @@ async fn no_step_follows_one_that_failed() {
         "{error}"
     );
 }
+
+/// A heartbeat that crosses the end of an attempt does not find its row any more: no lease is
+/// lost by that.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_an_attempt_is_no_lost_lease() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let worker = world.worker(policy.clone(), |world, context| {
+        Box::pin(async move {
+            if world.run().is_multiple_of(2) {
+                context
+                    .ask(vec![Question::elicit("q", "Go?", boolean())])
+                    .await?;
+            }
+            done()
+        })
+    });
+    let mut ids = Vec::new();
+    for _ in 0..150 {
+        ids.push(world.start(&policy).await);
+    }
+    for id in ids {
+        world.wait(id, &["input_required", "completed"]).await;
+    }
+    let scraped = worker.registry.render();
+    let lost: Vec<&str> = scraped
+        .lines()
+        .filter(|line| line.starts_with("mcp_tasks_worker_leases_lost_total"))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}
