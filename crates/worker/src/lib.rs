@@ -106,6 +106,9 @@ use uuid::Uuid;
 /// Polls of Redis last 2 s at most; a worker that has not polled for so long does nothing.
 const POLL_AGE_MAX: Duration = Duration::from_secs(30);
 
+/// A tool counts as stuck when it was seen so, once a second, this many times in a row.
+const STUCK_LOOKS: u32 = 3;
+
 /// Why a worker ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -195,9 +198,17 @@ impl Worker {
         let ending = shutdown.child_token();
         let pulling = puller.run(ending.clone());
         let watching = async {
+            let mut looks = 0;
             loop {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                if let Some(tool) = leases.stuck() {
+                let Some(tool) = leases.stuck() else {
+                    looks = 0;
+                    continue;
+                };
+                // A process that was frozen and thawed is late with everything at once: its jobs
+                // get the time to end before it is judged by the clock.
+                looks += 1;
+                if looks == STUCK_LOOKS {
                     tracing::error!(
                         tool.name = tool,
                         "a tool cannot be stopped, the worker ends"

@@ -70,6 +70,36 @@ async fn worker_frozen() {
     );
 }
 
+/// A worker frozen while a job of it is ending is late with everything when it thaws: that is
+/// no tool that cannot be stopped, and it lives on.
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_frozen_in_a_stop() {
+    let mut system = System::with(1, 1, "[worker]\nstop_grace = \"500ms\"").await;
+    let client = system.cluster.client(0, "alice");
+    // Deaf for a second: longer than it takes to be told.
+    let ids = join_all((0..40).map(|_| client.start("failing_job", json!({})))).await;
+    let ids: Vec<String> = ids.into_iter().map(Result::unwrap).collect();
+    for cancelled in join_all(ids.iter().map(|id| client.cancel(id))).await {
+        cancelled.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    system.cluster.workers[0].freeze();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    system.cluster.workers[0].thaw();
+    for id in &ids {
+        client.wait_end(id, SOON).await.unwrap();
+    }
+    let next = client
+        .start("slow_compute", json!({"seconds": 4}))
+        .await
+        .unwrap();
+    client.wait_status(&next, "completed", SOON).await.unwrap();
+    assert!(
+        system.cluster.workers[0].ended().is_none(),
+        "the worker gave up"
+    );
+}
+
 /// Redis loses everything while jobs are queued: all complete.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_emptied() {
