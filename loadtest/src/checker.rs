@@ -1,0 +1,1 @@
+//! Decides from history, ledger and final reads whether a promise was broken.

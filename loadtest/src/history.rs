@@ -1,0 +1,1 @@
+//! What the clients did and saw, in the order of one clock.

@@ -1,0 +1,1 @@
+//! The externally visible acts of the chaos tools.

@@ -1,0 +1,12 @@
+//! The chaos harness: many clients drive a mixed scenario against real gateways, workers and crons
+//! while a seeded schedule of faults breaks everything around them; a checker then decides from the
+//! clients' history, and from a ledger that the tools' steps write to, whether a promise was broken.
+//!
+//! It shares no code with the product: what it believes about the wire and the tools is its own.
+
+pub mod checker;
+pub mod clock;
+pub mod history;
+pub mod ledger;
+pub mod sabotage;
+pub mod timeline;

@@ -1,0 +1,1 @@
+//! The few events that show a violation.
