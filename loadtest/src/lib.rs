@@ -6,7 +6,15 @@
 
 pub mod checker;
 pub mod clock;
+pub mod fault;
+pub mod faults;
+pub mod figures;
 pub mod history;
 pub mod ledger;
+pub mod outage;
+pub mod rng;
 pub mod sabotage;
+pub mod schedule;
+pub mod stack;
+pub mod supervisor;
 pub mod timeline;

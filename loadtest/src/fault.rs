@@ -1,0 +1,141 @@
+//! What can break.
+
+use std::fmt;
+use std::time::Duration;
+
+use harness::config::Role;
+
+/// Who it happens to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// One of our processes, counted from 0 within its role.
+    Node(Role, usize),
+    /// All processes of a role.
+    All(Role),
+    /// The Postgres server.
+    Postgres,
+    /// The Redis server.
+    Redis,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Node(role, index) => write!(to, "{}-{}", role.command(), index + 1),
+            Target::All(role) => write!(to, "{}s", role.command()),
+            Target::Postgres => to.write_str("postgres"),
+            Target::Redis => to.write_str("redis"),
+        }
+    }
+}
+
+/// A process' connections to one of the two servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// To Postgres.
+    Postgres,
+    /// To Redis.
+    Redis,
+}
+
+impl Link {
+    fn name(self) -> &'static str {
+        match self {
+            Link::Postgres => "postgres",
+            Link::Redis => "redis",
+        }
+    }
+}
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum What {
+    /// `SIGKILL`; started again when the fault is over.
+    Killed,
+    /// `SIGSTOP`, then `SIGCONT`.
+    Frozen,
+    /// `SIGTERM`: an orderly end; started again afterwards.
+    Drained,
+    /// `FLUSHALL`.
+    Flushed,
+    /// Every consumer group is deleted.
+    GroupsDeleted,
+    /// Every session is ended by `pg_terminate_backend`.
+    SessionsEnded,
+    /// Connections are reset, and new ones too.
+    Cut(Link),
+    /// Connections stay open and nothing moves.
+    Stalled(Link),
+    /// The other side vanished without a word.
+    HalfOpen(Link),
+    /// Everything is late.
+    Delayed(Link),
+    /// One request reaches the server and its reply is lost.
+    ReplyLost(Link),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Killed => to.write_str("killed"),
+            What::Frozen => to.write_str("frozen"),
+            What::Drained => to.write_str("drained"),
+            What::Flushed => to.write_str("flushed"),
+            What::GroupsDeleted => to.write_str("groups deleted"),
+            What::SessionsEnded => to.write_str("sessions ended"),
+            What::Cut(link) => write!(to, "cut from {}", link.name()),
+            What::Stalled(link) => write!(to, "stalled to {}", link.name()),
+            What::HalfOpen(link) => write!(to, "half-open to {}", link.name()),
+            What::Delayed(link) => write!(to, "delayed to {}", link.name()),
+            What::ReplyLost(link) => write!(to, "reply of {} lost", link.name()),
+        }
+    }
+}
+
+/// One fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// To whom.
+    pub target: Target,
+    /// What.
+    pub what: What,
+    /// For how long, before everything is as it was.
+    pub lasts: Duration,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} {}", self.target, self.what)?;
+        if !self.lasts.is_zero() {
+            write!(to, " for {} ms", self.lasts.as_millis())?;
+        }
+        Ok(())
+    }
+}
+
+impl Fault {
+    /// Whether requests can't reach Postgres meanwhile: they wait for it, so that two such faults in
+    /// a row would be one long outage.
+    #[must_use]
+    pub fn hides_postgres(&self) -> bool {
+        self.target == Target::Postgres
+            || matches!(
+                self.what,
+                What::Cut(Link::Postgres)
+                    | What::Stalled(Link::Postgres)
+                    | What::HalfOpen(Link::Postgres)
+                    | What::Delayed(Link::Postgres)
+            )
+    }
+
+    /// The kind, for counting: who of which sort, and what.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        let who = match self.target {
+            Target::Node(role, _) | Target::All(role) => role.command(),
+            Target::Postgres => "postgres",
+            Target::Redis => "redis",
+        };
+        format!("{who} {}", self.what)
+    }
+}
