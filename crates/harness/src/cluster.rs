@@ -120,12 +120,25 @@ impl Cluster {
     /// # Errors
     /// [`Error::Io`] if it can't be started.
     pub fn add(&mut self, role: Role) -> Result<&mut Node> {
+        self.add_with(role, |_| ())
+    }
+
+    /// The same, after `change` made it different from the others: another database URL, another
+    /// clock.
+    ///
+    /// # Errors
+    /// As [`Cluster::add`].
+    pub fn add_with(
+        &mut self,
+        role: Role,
+        change: impl FnOnce(&mut node::Plan),
+    ) -> Result<&mut Node> {
         let nodes = match role {
             Role::Gateway => &mut self.gateways,
             Role::Worker => &mut self.workers,
             Role::Cron => &mut self.crons,
         };
-        let node = Node::start(node::Plan {
+        let mut plan = node::Plan {
             role,
             number: nodes.len() + 1,
             binary: self.plan.binary.clone(),
@@ -137,8 +150,10 @@ impl Cluster {
             },
             admin_port: ports::free()?,
             common: self.plan.common.clone(),
-        })?;
-        nodes.push(node);
+            env: Vec::new(),
+        };
+        change(&mut plan);
+        nodes.push(Node::start(plan)?);
         Ok(nodes.last_mut().expect("one was just added"))
     }
 

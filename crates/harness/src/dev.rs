@@ -230,6 +230,7 @@ async fn start_nodes(options: &Options, folder: &Folder, common: &Common) -> Res
                 // find it free.
                 admin_port: ports::free()?,
                 common: common.clone(),
+                env: Vec::new(),
             })?);
         }
     }

@@ -12,7 +12,13 @@ use crate::error::{Error, Result};
 use crate::process::as_pid;
 
 /// What our servers are called: a shell that somebody left in the folder is not ours to end.
-const NAMES: [&str; 4] = ["postgres", "initdb", "redis-server", "mcp-tasks"];
+const NAMES: [&str; 5] = [
+    "postgres",
+    "initdb",
+    "pgbouncer",
+    "redis-server",
+    "mcp-tasks",
+];
 
 /// All processes of such a name whose working directory is `dir` (a folder that only our own servers enter) or
 /// lies below it.

@@ -10,6 +10,7 @@
 //! product crate depends on it but the binary, whose `dev` command is [`dev`].
 
 pub mod client;
+pub mod clock;
 pub mod cluster;
 pub mod config;
 pub mod dev;
@@ -17,6 +18,7 @@ pub mod error;
 pub mod http;
 pub mod logs;
 pub mod node;
+pub mod pgbouncer;
 pub mod ports;
 pub mod postgres;
 pub mod process;

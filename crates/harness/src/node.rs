@@ -33,6 +33,8 @@ pub struct Plan {
     pub admin_port: u16,
     /// What it shares with the others.
     pub common: Common,
+    /// Variables of its environment; see [`crate::clock`].
+    pub env: Vec<(String, String)>,
 }
 
 /// One process of our binary. Dropping it kills it.
@@ -134,6 +136,7 @@ impl Node {
             .args(args)
             .args([file.display().to_string()]);
         spec.dir = Some(self.plan.dir.clone());
+        spec.env.clone_from(&self.plan.env);
         self.process = Some(Process::spawn(&spec)?);
         Ok(())
     }

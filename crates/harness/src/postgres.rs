@@ -5,6 +5,7 @@ mod admin;
 mod binaries;
 mod home;
 mod shared;
+mod standby;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

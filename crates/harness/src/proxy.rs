@@ -4,6 +4,7 @@
 mod pump;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,13 +48,23 @@ struct State {
     vanishings: u64,
 }
 
+/// Texts that the requests of one connection must contain, one after the other.
+#[derive(Debug)]
+struct Armed {
+    needles: Vec<Vec<u8>>,
+    /// Tells one arming from the next.
+    number: u64,
+}
+
 /// What the connections look at.
 #[derive(Debug)]
 struct Shared {
     state: watch::Sender<State>,
-    /// Bytes that a request must contain to lose its reply; `None` when nothing is armed.
-    swallow: Mutex<Option<Vec<u8>>>,
+    /// What requests must contain for the last of them to lose its reply; `None` when nothing is
+    /// armed.
+    swallow: Mutex<Option<Armed>>,
     swallowed: watch::Sender<u64>,
+    armings: AtomicU64,
 }
 
 impl Proxy {
@@ -75,6 +86,7 @@ impl Proxy {
             }),
             swallow: Mutex::new(None),
             swallowed: watch::Sender::new(0),
+            armings: AtomicU64::new(0),
         });
         let end = CancellationToken::new();
         let tasks = TaskTracker::new();
@@ -131,11 +143,19 @@ impl Proxy {
     /// Arms the loss of one reply: the next request that contains `needle` reaches the server, its
     /// reply does not come back, and the connection is reset. An empty needle is any request.
     pub fn swallow_reply_to(&self, needle: impl Into<Vec<u8>>) {
-        *self
-            .shared
-            .swallow
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(needle.into());
+        self.swallow_reply_after([needle.into()]);
+    }
+
+    /// The same for the request that contains the last of these texts, on a connection whose
+    /// earlier requests contained the others, in this order: the `COMMIT` of one transaction among
+    /// many, for one.
+    pub fn swallow_reply_after<N: Into<Vec<u8>>>(&self, needles: impl IntoIterator<Item = N>) {
+        let armed = Armed {
+            needles: needles.into_iter().map(Into::into).collect(),
+            number: self.shared.armings.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        let swallow = self.shared.swallow.lock();
+        *swallow.unwrap_or_else(PoisonError::into_inner) = Some(armed);
     }
 
     /// Counts the replies lost by [`Proxy::swallow_reply_to`].

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use mcp_tasks_harness as harness;
 
+use harness::pgbouncer::{PgBouncer, PoolMode};
 use harness::postgres::{self, Options, Postgres};
 use harness::process::find_program;
 use harness::temp::Temp;
@@ -138,4 +139,60 @@ async fn data_lies_elsewhere_where_the_user_cannot_enter() {
     drop(again);
     postgres::end_and_remove(&closed).await.unwrap();
     assert!(!data.exists(), "fresh removes both");
+}
+
+#[tokio::test]
+async fn a_standby_has_every_commit_and_takes_the_primarys_place() {
+    let mut primary = Postgres::temporary().await.unwrap();
+    let url = primary.create_database("kept").await.unwrap();
+    postgres::rows(&url, "CREATE TABLE kept (n int)")
+        .await
+        .unwrap();
+    let standby = primary.standby().await.unwrap();
+    primary.commit_with_standby().await.unwrap();
+    for n in 0..20 {
+        let insert = format!("INSERT INTO kept VALUES ({n})");
+        postgres::rows(&url, &insert).await.unwrap();
+    }
+    let url = standby.url("kept");
+    assert!(
+        postgres::rows(&url, "INSERT INTO kept VALUES (0)")
+            .await
+            .is_err(),
+        "a standby takes no writes"
+    );
+    primary.kill9().await;
+    standby.promote().await.unwrap();
+    assert_eq!(count(&url).await, "20");
+    postgres::rows(&url, "INSERT INTO kept VALUES (20)")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_pooler_shares_sessions_by_its_mode() {
+    let server = Postgres::temporary().await.unwrap();
+    for (mode, sessions) in [(PoolMode::Session, 2), (PoolMode::Transaction, 1)] {
+        let pooler = PgBouncer::start(server.port(), mode).await.unwrap();
+        let url = pooler.url("postgres");
+        let connect = async || {
+            let connected = tokio_postgres::connect(&url, tokio_postgres::NoTls);
+            connected.await.unwrap()
+        };
+        let ((one, c1), (two, c2)) = (connect().await, connect().await);
+        let pid = async |client: &tokio_postgres::Client| {
+            let rows = client
+                .simple_query("SELECT pg_backend_pid()")
+                .await
+                .unwrap();
+            format!("{rows:?}")
+        };
+        let pids = async { [pid(&one).await, pid(&two).await] };
+        let pids: std::collections::BTreeSet<_> = tokio::select! {
+            pids = pids => pids.into(),
+            _ = c1 => panic!("ended"),
+            _ = c2 => panic!("ended"),
+        };
+        assert_eq!(pids.len(), sessions, "{mode:?}");
+    }
 }

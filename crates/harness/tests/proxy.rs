@@ -107,6 +107,22 @@ async fn a_swallowed_reply_has_taken_effect() {
 }
 
 #[tokio::test]
+async fn the_reply_lost_is_the_one_after_others_of_its_connection() {
+    let redis = Redis::temporary().await.unwrap();
+    let proxy = Proxy::to_port(redis.port()).await.unwrap();
+    proxy.swallow_reply_after(["first", "PING"]);
+    let connect = async || TcpStream::connect(proxy.address()).await.unwrap();
+    let (mut one, mut other) = (connect().await, connect().await);
+    one.write_all(b"SELECT 0 first\r\n").await.unwrap();
+    let mut refused = [0; 256];
+    let count = one.read(&mut refused).await.unwrap();
+    assert!(refused[..count].starts_with(b"-ERR"), "passed on");
+    assert_eq!(ping(&mut other).await, Seen::Pong, "not after the first");
+    assert_eq!(ping(&mut one).await, Seen::End);
+    assert_eq!(ping(&mut connect().await).await, Seen::Pong, "armed once");
+}
+
+#[tokio::test]
 async fn urls_are_led_through_it() {
     let proxy = Proxy::to_port(1).await.unwrap();
     let port = proxy.address().port();

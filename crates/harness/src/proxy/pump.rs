@@ -36,16 +36,13 @@ pub(super) async fn both_ways(
     let (mut from_server, mut to_server) = server.into_split();
     // Set by a request whose reply is to be lost.
     let doomed = AtomicBool::new(false);
-    let mut up = Pump {
+    let pump = || Pump {
         state: state.clone(),
         shared,
         doomed: &doomed,
+        seen: (0, 0),
     };
-    let mut down = Pump {
-        state: state.clone(),
-        shared,
-        doomed: &doomed,
-    };
+    let (mut up, mut down) = (pump(), pump());
     let end = {
         let moved = async {
             let there = up.run(&mut from_client, &mut to_server, Pump::request);
@@ -85,6 +82,8 @@ struct Pump<'a> {
     state: watch::Receiver<State>,
     shared: &'a Shared,
     doomed: &'a AtomicBool,
+    /// How many texts of which arming this connection's requests have contained.
+    seen: (u64, usize),
 }
 
 impl Pump<'_> {
@@ -93,7 +92,7 @@ impl Pump<'_> {
         &mut self,
         from: &mut OwnedReadHalf,
         to: &mut OwnedWriteHalf,
-        look: fn(&Self, &[u8]) -> bool,
+        look: fn(&mut Self, &[u8]) -> bool,
     ) -> End {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
@@ -122,27 +121,46 @@ impl Pump<'_> {
         }
     }
 
-    fn request(&self, bytes: &[u8]) -> bool {
-        let mut armed = self
+    fn request(&mut self, bytes: &[u8]) -> bool {
+        let mut swallow = self
             .shared
             .swallow
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let hit = armed.as_ref().is_some_and(|needle| {
-            needle.is_empty() || bytes.windows(needle.len()).any(|window| window == needle)
-        });
-        if hit {
-            *armed = None;
-            self.doomed.store(true, Ordering::SeqCst);
+        let Some(armed) = swallow.as_ref() else {
+            return true;
+        };
+        if self.seen.0 != armed.number {
+            self.seen = (armed.number, 0);
         }
+        let mut rest = bytes;
+        while let Some(needle) = armed.needles.get(self.seen.1) {
+            let Some(after) = after(rest, needle) else {
+                return true;
+            };
+            rest = after;
+            self.seen.1 += 1;
+        }
+        *swallow = None;
+        self.doomed.store(true, Ordering::SeqCst);
         true
     }
 
-    fn reply(&self, _: &[u8]) -> bool {
+    fn reply(&mut self, _: &[u8]) -> bool {
         let doomed = self.doomed.load(Ordering::SeqCst);
         if doomed {
             self.shared.swallowed.send_modify(|count| *count += 1);
         }
         !doomed
     }
+}
+
+/// What follows the needle; `None` if it is not there.
+fn after<'a>(bytes: &'a [u8], needle: &[u8]) -> Option<&'a [u8]> {
+    if needle.is_empty() {
+        return Some(bytes);
+    }
+    let mut windows = bytes.windows(needle.len());
+    let at = windows.position(|window| window == needle)?;
+    Some(&bytes[at + needle.len()..])
 }
