@@ -37,12 +37,15 @@ mod recover;
 mod row;
 mod settle;
 mod sweeps;
+mod sync;
 mod task;
 mod tool_spec;
 mod tools;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use protocol::TaskId;
 
 pub use cancel::{Cancel, Settled};
 pub use claim::{Beat, Claim, ClaimRequest, Write};
@@ -64,7 +67,7 @@ pub struct Store {
     pool: deadpool_postgres::Pool,
     config: Arc<Config>,
     metrics: metrics::Metrics,
-    reads: batch::Reads,
+    reads: batch::Batches<(Principal, TaskId), Lookup>,
     wait_max: Duration,
     /// When a try last failed because Postgres was away, on any connection.
     outage: Arc<Mutex<Option<Instant>>>,
@@ -79,7 +82,7 @@ impl Store {
         Ok(Self {
             pool: pool::build(&config)?,
             metrics: metrics::Metrics::new(registry),
-            reads: batch::Reads::default(),
+            reads: batch::Batches::new(read::TOGETHER),
             wait_max: config.wait_max,
             outage: Arc::default(),
             config: Arc::new(config),

@@ -1,14 +1,21 @@
 //! Reads: one primary-key look-up by id and owner, coalesced with its neighbours.
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use deadpool_postgres::Transaction;
 use protocol::{TaskId, TaskStatus};
 
+use crate::batch::Limits;
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::task::{Principal, Task};
 use crate::{Error, Store, row};
+
+/// How reads are coalesced. More connections at once would make the sum slower, not faster.
+pub(crate) const TOGETHER: Limits = Limits {
+    batch_max: 64,
+    in_flight_max: 2,
+};
 
 /// What an id is to a principal.
 #[derive(Clone, Debug)]
@@ -56,7 +63,18 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn get(&self, principal: &Principal, id: TaskId) -> Result<Lookup, Error> {
-        self.reads.get(self, principal, id).await
+        let started = Instant::now();
+        let question = (principal.clone(), id);
+        let together = self.reads.ask(question.clone(), async |wanted: Vec<_>| {
+            self.get_many(&wanted).await
+        });
+        if let Some(found) = together.await {
+            return Ok(found);
+        }
+        // Whoever read for us failed or was dropped: read alone in the time that is left.
+        let left = self.wait_max.saturating_sub(started.elapsed());
+        let found = self.with_wait(left).get_many(&[question]).await?;
+        Ok(found.into_iter().next().unwrap_or(Lookup::Unknown))
     }
 
     /// Reads many tasks in one round trip; the answers are in the order of the questions.
