@@ -44,6 +44,12 @@ pub mod reason {
     pub const VERSION_GONE: &str = "version_gone";
     /// The tool no longer takes the steps its journal holds.
     pub const JOURNAL_DRIFT: &str = "journal_drift";
+    /// The tool would write more into its journal than it may.
+    pub const JOURNAL_FULL: &str = "journal_full";
+    /// The tool panicked, and its policy is not to try again.
+    pub const TOOL_PANICKED: &str = "tool_panicked";
+    /// The worker was lost, and the tool's policy is not to try again.
+    pub const WORKER_LOST: &str = "worker_lost";
     /// The task was cancelled: what a repeat by idempotency key of a cancelled
     /// call is told, and the caller whose held call was stopped.
     pub const CANCELLED: &str = "cancelled";

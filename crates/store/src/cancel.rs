@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use protocol::TaskId;
 
-use crate::claim::{Claim, Write, repeated};
+use crate::claim::{Claim, Ended, Write, repeated};
 use crate::config::{ms, text};
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
@@ -20,6 +20,13 @@ pub enum Cancel {
     Cancelled,
     /// A worker owns it: it is told to stop, and over when it has stopped.
     Requested,
+    /// Nothing ran, but finished steps are undone first: push a hint for a worker to do it.
+    Undoing {
+        /// The task's tool, for the hint.
+        tool: String,
+        /// The task's version, for the hint.
+        version: i32,
+    },
     /// It was over before.
     AlreadyTerminal,
     /// The task is gone; `None` = the caller has no such task.
@@ -32,8 +39,14 @@ pub struct Settled {
     /// The task.
     pub id: TaskId,
     /// `cancelled`, `abandoned`, `task_expired`, `work_limit`, `input_deadline`,
-    /// `version_gone`, `attempts_exhausted` or `step_in_doubt`.
+    /// `version_gone`, `attempts_exhausted`, `worker_lost` or `step_in_doubt`.
     pub reason: String,
+    /// Finished steps are undone first: push a hint for a worker to do it.
+    pub undoing: bool,
+    /// The task's tool, for the hint.
+    pub tool: String,
+    /// The task's version, for the hint.
+    pub version: i32,
 }
 
 impl Store {
@@ -78,10 +91,13 @@ impl Store {
                 )
                 .await?;
             transaction.commit().await?;
-            Ok(if settled.is_empty() {
-                Cancel::Requested
-            } else {
-                Cancel::Cancelled
+            Ok(match settled.first() {
+                None => Cancel::Requested,
+                Some(row) if row.get("undoing") => Cancel::Undoing {
+                    tool: row.get("tool"),
+                    version: row.get("tool_version"),
+                },
+                Some(_) => Cancel::Cancelled,
             })
         })
     }
@@ -135,20 +151,20 @@ impl Store {
     }
 
     /// The owning worker says that the work of a stopped job has truly ended: the task gets
-    /// the status its stop reason calls for, or `failed` when a step is in doubt.
+    /// the status its stop reason calls for, or `failed` when a step is in doubt; finished steps
+    /// with an undo are undone first.
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe, else the next sweep settles it.
-    pub async fn confirm_stopped(&self, claim: &Claim) -> Result<Write, Error> {
+    pub async fn confirm_stopped(&self, claim: &Claim) -> Result<Ended, Error> {
         let claimed = [(claim.id, Some(claim.attempt), Some(claim.token))];
         let settled = self.settle(&claimed).await?;
-        if !settled.is_empty() {
-            return Ok(Write::Done);
+        if let Some(settled) = settled.first() {
+            return Ok(Ended::new(settled.undoing));
         }
         with_connection!(self, "confirm_stopped", |connection| {
             let before = repeated(connection, claim).await?;
-            let over = before.is_some_and(|row| row.phase.is_none());
-            Ok(Write::from_rows(over.into()))
+            Ok(Ended::repeated(before.as_ref(), |row| row.phase.is_none()))
         })
     }
 
@@ -185,6 +201,9 @@ impl Store {
                     .map(|row| Settled {
                         id: TaskId::from_uuid(row.get("id")),
                         reason: row.get("reason"),
+                        undoing: row.get("undoing"),
+                        tool: row.get("tool"),
+                        version: row.get("tool_version"),
                     })
                     .collect(),
             )

@@ -60,6 +60,8 @@ pub struct Claim {
     pub journaled: bool,
     /// A step that an earlier attempt began and did not finish.
     pub open_step: Option<String>,
+    /// Nothing is run: what finished steps did is to be undone.
+    pub undoing: bool,
     /// A handle is out: questions are asked as a task.
     pub handed_out: bool,
     /// What the work last said of itself.
@@ -97,6 +99,33 @@ pub enum Write {
 impl Write {
     pub(crate) fn from_rows(rows: u64) -> Self {
         if rows == 0 { Self::Lost } else { Self::Done }
+    }
+}
+
+/// What became of an attempt's end that is no result.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Written; the task is over.
+    Done,
+    /// Written; what finished steps did is undone before the task is over: push a hint.
+    Undoing,
+    /// Not written: this attempt no longer owns the task, or the task is in no state for it.
+    Lost,
+}
+
+impl Ended {
+    pub(crate) fn new(undoing: bool) -> Self {
+        if undoing { Self::Undoing } else { Self::Done }
+    }
+
+    /// By what an earlier try of the same owner left, if `over` says that it was the same end.
+    pub(crate) fn repeated(row: Option<&Repeated>, over: impl Fn(&Repeated) -> bool) -> Self {
+        match row {
+            Some(row) if row.phase.as_deref() == Some("undoing") => Self::Undoing,
+            Some(row) if over(row) => Self::Done,
+            _ => Self::Lost,
+        }
     }
 }
 
@@ -153,6 +182,7 @@ fn claim(row: &Row, token: Uuid) -> Claim {
         trace_context: row::bytes(row, "trace_context"),
         journaled: row.get("journaled"),
         open_step: row.get("open_step"),
+        undoing: row.get("undoing"),
         handed_out: row.get("handed_out"),
         status_message: row.get("status_message"),
         work_left: millis(row.get("work_ms_left")),
@@ -252,8 +282,9 @@ impl Store {
                 return Ok(Write::Done);
             }
             let before = repeated(connection, claim).await?;
-            let queued = before.is_some_and(|row| row.phase.as_deref() == Some("queued"));
-            Ok(Write::from_rows(queued.into()))
+            let back = before
+                .is_some_and(|row| matches!(row.phase.as_deref(), Some("queued" | "undoing")));
+            Ok(Write::from_rows(back.into()))
         })
     }
 

@@ -51,8 +51,8 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(3),
             statement_timeout: Duration::from_secs(5),
             wait_max: Duration::from_secs(10),
-            lease: Duration::from_secs(15),
-            heartbeat: Duration::from_secs(5),
+            lease: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(3),
             expired_grace: Duration::from_secs(3600),
         }
     }
@@ -73,6 +73,12 @@ impl Config {
             problems.push(format!(
                 "postgres.heartbeat: {:?} must be above 0 and at most a third of postgres.lease ({:?})",
                 self.heartbeat, self.lease
+            ));
+        }
+        if self.lease < LEASE_MIN {
+            problems.push(format!(
+                "postgres.lease: {:?} is below {LEASE_MIN:?}, shorter than an ordinary pause of Postgres",
+                self.lease
             ));
         }
         for (name, value) in [
@@ -97,6 +103,9 @@ impl Config {
         ms(self.lease)
     }
 }
+
+/// Below this every checkpoint would look like a dead worker.
+const LEASE_MIN: Duration = Duration::from_secs(2);
 
 /// Longer than any promise: a hundred years. More would leave the range of a timestamp.
 const MS_MAX: i64 = 100 * 365 * 24 * 3600 * 1000;

@@ -8,7 +8,7 @@ use protocol::TaskId;
 use crate::config::ms;
 use crate::pool::{sql, with_connection};
 use crate::task::{Principal, Task};
-use crate::{Error, Store, ToolPolicy, row};
+use crate::{Error, OnLost, Store, ToolPolicy, row};
 
 /// What a task is created from.
 #[derive(Clone, Debug)]
@@ -79,6 +79,7 @@ impl Store {
             ms(policy.work_limit),
             ms(new.hold),
         );
+        let lost_fails = policy.on_lost == OnLost::Fail;
         with_connection!(self, "create", |connection| {
             let insert = connection.prepare_cached(sql!("create")).await?;
             let found = connection.prepare_cached(sql!("existing")).await?;
@@ -109,6 +110,7 @@ impl Store {
                             &hold_ms,
                             &new.handed_out,
                             &new.hint_epoch,
+                            &lost_fails,
                         ],
                     )
                     .await?;

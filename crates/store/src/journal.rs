@@ -1,6 +1,7 @@
 //! The step journal: nothing externally visible happens without being asked for here first.
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::claim::{Claim, Write};
 use crate::pool::{sql, with_connection};
@@ -30,6 +31,8 @@ pub struct JournalEntry {
     pub idempotent: bool,
     /// Output of a finished step, or the answer (JSON).
     pub value: Option<Bytes>,
+    /// What the entry takes up: key, output and undo, or key, question and answer.
+    pub bytes: i64,
 }
 
 /// A step about to begin.
@@ -40,6 +43,17 @@ pub struct StepSpec<'a> {
     /// Position in the journal.
     pub seq: i32,
     /// May act again when its end is unknown.
+    pub idempotent: bool,
+    /// What takes it back, if the task does not complete.
+    pub undo: Option<UndoSpec<'a>>,
+}
+
+/// How a finished step is undone.
+#[derive(Clone, Copy, Debug)]
+pub struct UndoSpec<'a> {
+    /// What the tool needs to know to undo it (JSON).
+    pub how: &'a [u8],
+    /// Undoing may act again when its end is unknown.
     pub idempotent: bool,
 }
 
@@ -58,6 +72,7 @@ pub enum Begin {
 #[derive(Debug)]
 pub struct Permit {
     key: String,
+    act: Uuid,
 }
 
 impl Store {
@@ -82,6 +97,7 @@ impl Store {
                     done: row.get("done"),
                     idempotent: row.get("idempotent"),
                     value: row::bytes(row, "value"),
+                    bytes: row.get("bytes"),
                 })
                 .collect())
         })
@@ -92,6 +108,10 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; the step must then not act.
     pub async fn begin_step(&self, claim: &Claim, step: StepSpec<'_>) -> Result<Begin, Error> {
+        // Chosen before the first try: a repeat is the same act.
+        let act = Uuid::new_v4();
+        let undo = step.undo.map(|undo| undo.how);
+        let undo_idempotent = step.undo.is_some_and(|undo| undo.idempotent);
         with_connection!(self, "begin_step", |connection| {
             let statement = connection.prepare_cached(sql!("begin_step")).await?;
             let row = connection
@@ -103,7 +123,10 @@ impl Store {
                         &claim.token,
                         &step.key,
                         &step.seq,
+                        &act,
                         &step.idempotent,
+                        &undo,
+                        &undo_idempotent,
                     ],
                 )
                 .await?;
@@ -113,6 +136,7 @@ impl Store {
                     (_, 0) => Begin::InDoubt,
                     _ => Begin::Act(Permit {
                         key: step.key.to_owned(),
+                        act,
                     }),
                 },
             )
@@ -139,6 +163,7 @@ impl Store {
                         &claim.attempt,
                         &claim.token,
                         &permit.key,
+                        &permit.act,
                         &output,
                     ],
                 )
@@ -162,6 +187,7 @@ impl Store {
                         &claim.attempt,
                         &claim.token,
                         &permit.key,
+                        &permit.act,
                     ],
                 )
                 .await?;

@@ -8,6 +8,7 @@
 //! | I2 nothing lost | [`Store::unhinted`] | `unhinted.sql` |
 //! | I3 one owner | [`Store::claim`], [`Store::heartbeat`] | `claim.sql`, `heartbeat.sql` |
 //! | I4 a step once | [`Store::begin_step`], [`Store::finish_step`] | `begin_step.sql`, `finish_step.sql` |
+//! | I4 or it is undone | [`Store::begin_undo`], [`Store::undone`] | `begin_undo.sql`, `undone.sql` |
 //! | I5 no act after cancel | [`Store::cancel`], [`Store::begin_step`] | `lock_task.sql`, `settle_stopped.sql` |
 //! | I6 terminal is final | [`Store::complete`], [`Store::fail`] | `complete.sql`, `fail.sql` |
 //! | I7 idempotent creation | [`Store::create`] | `create.sql`, `existing.sql` |
@@ -23,6 +24,7 @@ mod batch;
 mod cancel;
 mod claim;
 pub mod config;
+mod connect;
 mod create;
 mod error;
 mod expire;
@@ -41,6 +43,7 @@ mod sync;
 mod task;
 mod tool_spec;
 mod tools;
+mod undo;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -48,18 +51,19 @@ use std::time::{Duration, Instant};
 use protocol::TaskId;
 
 pub use cancel::{Cancel, Settled};
-pub use claim::{Beat, Claim, ClaimRequest, Write};
+pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;
 pub use create::{Created, NewTask};
 pub use error::Error;
 pub use gauges::{LiveTasks, QueueAge};
 pub use input::{Answer, Parked, Question};
-pub use journal::{Begin, JournalEntry, JournalKind, Permit, StepSpec};
+pub use journal::{Begin, JournalEntry, JournalKind, Permit, StepSpec, UndoSpec};
 pub use read::Lookup;
 pub use recover::{Unhinted, UnhintedFilter};
 pub use task::{ParkedFor, Principal, StopReason, Task};
-pub use tool_spec::{Backoff, OnLost, PolicyError, TaskSupport, ToolPolicy, ToolSpec};
+pub use tool_spec::{Backoff, OnLost, OnPanic, PolicyError, TaskSupport, ToolPolicy, ToolSpec};
 pub use tools::{CatalogueEntry, Observed};
+pub use undo::UndoStep;
 
 /// A handle to the tasks in Postgres. Cheap to clone; connects when first used.
 #[derive(Clone)]

@@ -28,7 +28,11 @@ macro_rules! migrations {
     };
 }
 
-const MIGRATIONS: &[Migration] = migrations![(1, "0001_tasks")];
+const MIGRATIONS: &[Migration] = migrations![
+    (1, "0001_tasks"),
+    (2, "0002_add_undo"),
+    (3, "0003_validate_undo"),
+];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";

@@ -40,18 +40,20 @@ pub(crate) fn task(row: &Row) -> Result<Task, Error> {
         Some("task") => Some(ParkedFor::Task),
         Some(_) => return Err(corrupt("parked_for")),
     };
+    let status = status(row.get("status"), id)?;
     Ok(Task {
         id,
         tool: row.get("tool"),
         tool_version: row.get("tool_version"),
-        status: status(row.get("status"), id)?,
+        status,
         status_message: row.get("status_message"),
         created_at: row.get::<_, SystemTime>("created_at"),
         last_updated_at: row.get::<_, SystemTime>("last_updated_at"),
         ttl_ms: row.get("ttl_ms"),
         input_requests: bytes(row, "input_requests"),
         result: bytes(row, "result"),
-        error: bytes(row, "error"),
+        // While finished steps are undone, the error waits in its column.
+        error: bytes(row, "error").filter(|_| status == TaskStatus::Failed),
         queued: row.get::<_, Option<&str>>("phase") == Some("queued"),
         fetched: row.get("fetched"),
         handed_out: row.get("handed_out"),

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::Object;
-
-use crate::claim::{Claim, Write, repeated};
+use crate::claim::{Claim, Ended, Write, repeated};
 use crate::config::{ms, text};
-use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
@@ -36,11 +33,17 @@ impl Store {
                     ],
                 )
                 .await?;
-            settled(connection, claim, rows, "completed").await
+            if rows > 0 {
+                return Ok(Write::Done);
+            }
+            let before = repeated(connection, claim).await?;
+            let completed = before.is_some_and(|row| row.status == "completed");
+            Ok(Write::from_rows(completed.into()))
         })
     }
 
-    /// Writes a JSON-RPC error object (JSON) and a message for people, once.
+    /// Writes a JSON-RPC error object (JSON) and a message for people, once; finished steps with
+    /// an undo are undone before it shows.
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
@@ -50,12 +53,12 @@ impl Store {
         error: &[u8],
         message: &str,
         worked: Duration,
-    ) -> Result<Write, Error> {
+    ) -> Result<Ended, Error> {
         let (message, worked_ms) = (text(message), ms(worked));
         with_connection!(self, "fail", |connection| {
             let statement = connection.prepare_cached(sql!("fail")).await?;
-            let rows = connection
-                .execute(
+            let failed = connection
+                .query_opt(
                     &statement,
                     &[
                         &claim.id.as_uuid(),
@@ -67,7 +70,13 @@ impl Store {
                     ],
                 )
                 .await?;
-            settled(connection, claim, rows, "failed").await
+            if let Some(failed) = failed {
+                return Ok(Ended::new(failed.get::<_, Option<&str>>("phase").is_some()));
+            }
+            let before = repeated(connection, claim).await?;
+            Ok(Ended::repeated(before.as_ref(), |row| {
+                row.status == "failed"
+            }))
         })
     }
 
@@ -107,19 +116,4 @@ impl Store {
             Ok(Write::from_rows(queued.into()))
         })
     }
-}
-
-async fn settled(
-    connection: &Object,
-    claim: &Claim,
-    rows: u64,
-    status: &str,
-) -> Result<Write, Fault> {
-    if rows > 0 {
-        return Ok(Write::Done);
-    }
-    let before = repeated(connection, claim).await?;
-    Ok(Write::from_rows(
-        before.is_some_and(|row| row.status == status).into(),
-    ))
 }

@@ -34,6 +34,17 @@ pub enum OnLost {
     Fail,
 }
 
+/// What a panic of the tool means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnPanic {
+    /// Another try may help.
+    #[default]
+    Retry,
+    /// The task fails.
+    Fail,
+}
+
 /// Pause before another try: doubles from `first` to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
@@ -82,6 +93,15 @@ pub struct ToolPolicy {
     pub backoff: Backoff,
     /// What a lost worker means.
     pub on_lost: OnLost,
+    /// What a panic means.
+    pub on_panic: OnPanic,
+    /// JSON-RPC error codes that are worth another try, though the tool says `failed`.
+    pub retry_codes: Vec<i64>,
+    /// How long one try of one step's undo may take.
+    #[serde(with = "humantime_serde")]
+    pub undo_limit: Duration,
+    /// Tries of one step's undo, the first included (at least 1).
+    pub undo_tries_max: u16,
     /// TTL from creation; `None` = computed from the other settings.
     #[serde(with = "humantime_serde")]
     pub ttl: Option<Duration>,
@@ -127,6 +147,10 @@ impl Default for ToolPolicy {
             tries_max: 5,
             backoff: Backoff::default(),
             on_lost: OnLost::default(),
+            on_panic: OnPanic::default(),
+            retry_codes: Vec::new(),
+            undo_limit: Duration::from_secs(5 * 60),
+            undo_tries_max: 10,
             ttl: None,
             ttl_max: Some(Duration::from_secs(30 * 24 * 3600)),
             input_deadline: Duration::from_secs(24 * 3600),
@@ -155,12 +179,15 @@ pub struct PolicyError {
 }
 
 impl ToolPolicy {
-    /// The TTL that covers waiting, all tries with their pauses, and the client's absence.
+    /// The TTL that covers waiting, all tries with their pauses, one undo, and the client's absence.
     #[must_use]
     pub fn ttl_needed(&self) -> Duration {
         let tries = u32::from(self.tries_max.max(1));
         let lease = Duration::from_secs(30);
-        self.queue_wait + tries * (self.work_limit + self.backoff.max + lease) + self.client_absence
+        self.queue_wait
+            + tries * (self.work_limit + self.backoff.max + lease)
+            + self.undo_limit
+            + self.client_absence
     }
 
     /// TTL of a new task, in ms; a task with an idempotency key is kept for a day at least.
@@ -183,6 +210,9 @@ impl ToolPolicy {
         };
         if self.tries_max == 0 {
             return refuse("tries_max is 0; at least 1 is needed to run at all".to_owned());
+        }
+        if self.undo_tries_max == 0 || self.undo_limit.is_zero() {
+            return refuse("undo_tries_max and undo_limit must be above 0".to_owned());
         }
         if self.work_limit.is_zero() || self.input_deadline.is_zero() {
             return refuse("work_limit and input_deadline must be above 0".to_owned());

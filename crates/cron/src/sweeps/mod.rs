@@ -10,6 +10,7 @@ pub(crate) mod requeue;
 pub(crate) mod stopped;
 
 use protocol::TaskId;
+use queue::Lane;
 
 use crate::{Error, Parts};
 
@@ -26,7 +27,18 @@ pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> Result<(), Erro
             .settled
             .with_label_values(&[task.reason.as_str()])
             .inc();
-        tracing::info!(task.id = %task.id, reason = task.reason, "task ended");
+        if task.undoing {
+            tracing::info!(task.id = %task.id, reason = task.reason, "task is undone before it ends");
+            let lane = Lane {
+                tool: task.tool.clone(),
+                version: task.version,
+            };
+            if parts.queue.push(&lane, task.id).await.is_err() {
+                tracing::debug!(task.id = %task.id, "no hint yet: the next reconcile gives it one");
+            }
+        } else {
+            tracing::info!(task.id = %task.id, reason = task.reason, "task ended");
+        }
         parts.queue.wake(task.id).await;
     }
     for id in stopped

@@ -2,6 +2,7 @@
 //! a task that is over; the task is `cancelled` only when nothing of it runs any more.
 
 use protocol::tasks::{self, TaskIdParams};
+use queue::Lane;
 use store::Cancel;
 
 use crate::Shared;
@@ -17,6 +18,12 @@ pub(crate) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
     match shared.store.cancel(&call.caller.principal, id).await? {
         Cancel::Cancelled => shared.queue.wake(id).await,
         Cancel::Requested => shared.queue.stop(id).await,
+        Cancel::Undoing { tool, version } => {
+            let lane = Lane { tool, version };
+            if shared.queue.push(&lane, id).await.is_err() {
+                tracing::debug!(task.id = %id, "no hint to undo what was done: cron gives it one");
+            }
+        }
         Cancel::AlreadyTerminal => {}
         Cancel::Gone(lookup) => return Err(Error::gone(lookup)),
     }

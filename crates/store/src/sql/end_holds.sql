@@ -2,7 +2,7 @@
 -- came back with their key.
 WITH due AS MATERIALIZED (
     SELECT id FROM tasks
-    WHERE phase IS NOT NULL AND handed_out_at IS NULL AND held_until < now() AND stop_requested_at IS NULL
+    WHERE phase IN ('queued', 'running', 'parked') AND handed_out_at IS NULL AND held_until < now() AND stop_requested_at IS NULL
     ORDER BY id LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 )

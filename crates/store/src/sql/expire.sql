@@ -1,7 +1,8 @@
--- I11. Live tasks whose TTL ran out are told to stop; the first reason wins.
+-- I11. Live tasks whose TTL ran out are told to stop; the first reason wins. What is being
+-- undone has ended already, and undoing it is not cut short.
 WITH due AS MATERIALIZED (
     SELECT id FROM tasks
-    WHERE expires_at <= now() AND phase IS NOT NULL AND stop_requested_at IS NULL
+    WHERE expires_at <= now() AND phase <> 'undoing' AND stop_requested_at IS NULL
     ORDER BY expires_at LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 )

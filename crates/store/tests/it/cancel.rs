@@ -1,7 +1,7 @@
 //! I5: nothing acts after a cancel was acknowledged, and `cancelled` is said only when that is so.
 
 use protocol::TaskStatus;
-use store::{Begin, Cancel, Parked, ParkedFor, StopReason, Write};
+use store::{Begin, Cancel, Ended, Parked, ParkedFor, StopReason, Write};
 
 use crate::support::{NO_WORK, SECOND, World, question, step, task_id};
 
@@ -56,11 +56,11 @@ async fn a_running_task_is_cancelled_when_its_work_has_stopped() {
     );
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Done
+        Ended::Done
     );
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Done,
+        Ended::Done,
         "a lost reply"
     );
     let task = world.get(id).await;
@@ -73,7 +73,7 @@ async fn only_a_stopped_job_can_be_confirmed() {
     let claim = world.running().await;
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Lost
+        Ended::Lost
     );
     assert_eq!(world.get(claim.id()).await.status, TaskStatus::Working);
 }
@@ -90,7 +90,7 @@ async fn a_step_whose_end_is_unknown_is_never_called_cancelled() {
     );
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Done
+        Ended::Done
     );
     assert_eq!(world.error_reason(claim.id()).await, "step_in_doubt");
     let task = world.get(claim.id()).await;
@@ -122,7 +122,7 @@ async fn a_step_whose_end_is_unknown_is_never_called_cancelled() {
     );
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Done
+        Ended::Done
     );
     assert_eq!(world.get(claim.id()).await.status, TaskStatus::Cancelled);
 }
@@ -172,7 +172,7 @@ async fn the_first_reason_wins() {
     );
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Done
+        Ended::Done
     );
     assert_eq!(world.error_reason(claim.id()).await, "work_limit");
     let message = world.get(claim.id()).await.status_message.unwrap();
@@ -191,7 +191,7 @@ async fn the_first_reason_wins() {
     assert_eq!(world.column(claim.id(), "stop_detail").await, None);
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Done
+        Ended::Done
     );
     assert_eq!(world.get(claim.id()).await.status, TaskStatus::Cancelled);
 }

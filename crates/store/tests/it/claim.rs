@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::{Beat, Begin, Parked, ParkedFor, StopReason, ToolPolicy, Write};
+use store::{Beat, Begin, Ended, Parked, ParkedFor, StepSpec, StopReason, ToolPolicy, Write};
 use tokio::task::JoinSet;
 
 use crate::support::{HOUR, NO_WORK, SECOND, World, claim_as, question, step, token};
@@ -115,8 +115,15 @@ async fn every_write_of_a_lost_attempt_is_lost() {
     let world = World::new().await;
     let stale = world.running().await;
     let id = stale.id();
-    let permit = world.begin(&stale, "first").await;
-    let abandoned = world.begin(&stale, "first").await;
+    let spec = StepSpec {
+        idempotent: true,
+        ..step("first")
+    };
+    let begin = async || match world.store.begin_step(&stale, spec).await.unwrap() {
+        Begin::Act(permit) => permit,
+        other => panic!("{other:?}"),
+    };
+    let (abandoned, permit) = (begin().await, begin().await);
     let owner = world.steal(id).await;
     assert_eq!((owner.attempt(), owner.tries), (2, 1), "a loss is a try");
     assert_eq!(owner.open_step.as_deref(), Some("first"));
@@ -156,7 +163,7 @@ async fn every_write_of_a_lost_attempt_is_lost() {
     );
     assert_eq!(
         store.fail(&stale, b"{}", "late", NO_WORK).await.unwrap(),
-        Write::Lost
+        Ended::Lost
     );
     assert_eq!(
         store.retry(&stale, "late", NO_WORK, NO_WORK).await.unwrap(),
@@ -168,7 +175,7 @@ async fn every_write_of_a_lost_attempt_is_lost() {
     );
     let own = store.stop_own(&stale, StopReason::WorkLimit, None).await;
     assert_eq!(own.unwrap(), Write::Lost);
-    assert_eq!(store.confirm_stopped(&stale).await.unwrap(), Write::Lost);
+    assert_eq!(store.confirm_stopped(&stale).await.unwrap(), Ended::Lost);
     assert_eq!(store.heartbeat([&stale]).await.unwrap(), []);
 
     assert_eq!((world.value(&row).await, world.value(steps).await), before);
@@ -291,7 +298,7 @@ async fn a_retry_waits_in_postgres_and_the_last_try_is_refused() {
             .fail(&last, b"{\"code\":1,\"message\":\"m\"}", "m", NO_WORK)
             .await
             .unwrap(),
-        Write::Done
+        Ended::Done
     );
 }
 

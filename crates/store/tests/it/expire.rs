@@ -1,7 +1,7 @@
 //! I11: time ends what nobody ends.
 
 use protocol::TaskStatus;
-use store::{Cancel, Created, Lookup, StopReason, ToolPolicy, Write};
+use store::{Cancel, Created, Ended, Lookup, StopReason, ToolPolicy};
 
 use crate::support::{HOUR, NO_WORK, World, create, question, token};
 
@@ -19,7 +19,7 @@ async fn a_task_expires_is_shown_as_failed_and_leaves_a_tombstone() {
         Some(StopReason::Expired)
     );
     assert_eq!(store.purge(10, HOUR).await.unwrap(), 0, "live");
-    assert_eq!(store.confirm_stopped(&claim).await.unwrap(), Write::Done);
+    assert_eq!(store.confirm_stopped(&claim).await.unwrap(), Ended::Done);
     assert_eq!(world.error_reason(id).await, "task_expired");
     assert_eq!(
         store.purge(10, HOUR).await.unwrap(),

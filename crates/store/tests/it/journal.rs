@@ -1,6 +1,8 @@
 //! I4: a step acts once, as far as anyone can know.
 
-use store::{Begin, JournalKind, StepSpec, Write};
+use store::{Begin, Claim, Ended, JournalKind, StepSpec, Write};
+use tokio_postgres::Client;
+use uuid::Uuid;
 
 use crate::support::{NO_WORK, World, question, step};
 
@@ -14,6 +16,7 @@ async fn the_journal_is_what_happened_in_order() {
             key,
             seq,
             idempotent: seq == 1,
+            undo: None,
         };
         let Begin::Act(permit) = world.store.begin_step(&claim, spec).await.unwrap() else {
             panic!()
@@ -45,6 +48,7 @@ async fn the_journal_is_what_happened_in_order() {
                 key: "c",
                 seq: 3,
                 idempotent: false,
+                undo: None,
             },
         )
         .await
@@ -96,13 +100,15 @@ async fn the_journal_is_what_happened_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_by_the_same_attempt_is_the_same_permission() {
+async fn a_repeat_of_a_begin_is_the_same_permission() {
     let world = World::new().await;
     let claim = world.running().await;
-    let _first = world.begin(&claim, "s").await;
-    let again = world.begin(&claim, "s").await;
+    let permit = world.begin(&claim, "s").await;
+    assert_eq!(begin_again(&world, &claim, "s").await, (1, 1));
+    let other = world.store.begin_step(&claim, step("s")).await.unwrap();
+    assert!(matches!(other, Begin::InDoubt), "another act: {other:?}");
     assert_eq!(
-        world.store.finish_step(&claim, again, b"1").await.unwrap(),
+        world.store.finish_step(&claim, permit, b"1").await.unwrap(),
         Write::Done
     );
 }
@@ -135,29 +141,60 @@ async fn one_step_at_a_time_and_no_end_before_its_end() {
     );
 }
 
+/// What the store sent when the step began, once more; how many rows allowed it, and began.
+async fn begin_again(world: &World, claim: &Claim, key: &str) -> (i64, i64) {
+    let client = world.raw().await;
+    let (token, act) = tokens(&client, claim, key).await;
+    let (id, attempt) = (*claim.id().as_uuid(), claim.attempt());
+    let no_undo: Option<&[u8]> = None;
+    let sql = include_str!("../../src/sql/begin_step.sql");
+    let row = client
+        .query_one(
+            sql,
+            &[
+                &id, &attempt, &token, &key, &0_i32, &act, &false, &no_undo, &false,
+            ],
+        )
+        .await
+        .unwrap();
+    (row.get("allowed"), row.get("begun"))
+}
+
+async fn finish_again(world: &World, claim: &Claim, key: &str) -> u64 {
+    let client = world.raw().await;
+    let (token, act) = tokens(&client, claim, key).await;
+    let (id, attempt) = (*claim.id().as_uuid(), claim.attempt());
+    let sql = include_str!("../../src/sql/finish_step.sql");
+    let output: &[u8] = b"1";
+    client
+        .execute(sql, &[&id, &attempt, &token, &key, &act, &output])
+        .await
+        .unwrap()
+}
+
+async fn tokens(client: &Client, claim: &Claim, key: &str) -> (Uuid, Uuid) {
+    let sql = "SELECT claim_token, act FROM steps WHERE task_id = $1 AND key = $2";
+    let row = client
+        .query_one(sql, &[claim.id().as_uuid(), &key])
+        .await
+        .unwrap();
+    (row.get(0), row.get(1))
+}
+
 /// A connection that was cut keeps its statement: it may run after its own repeat, and after
 /// whatever the worker did next.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_that_arrives_late_opens_and_closes_nothing() {
     let world = World::new().await;
     let claim = world.running().await;
-    let (first, late) = (
-        world.begin(&claim, "a").await,
-        world.begin(&claim, "a").await,
-    );
-    let _ = world.store.finish_step(&claim, first, b"1").await.unwrap();
+    let permit = world.begin(&claim, "a").await;
+    let _ = world.store.finish_step(&claim, permit, b"1").await.unwrap();
     // Begin, again, after the finish: the journal has it, nothing is open.
-    assert!(matches!(
-        world.store.begin_step(&claim, step("a")).await.unwrap(),
-        Begin::InDoubt
-    ));
+    assert_eq!(begin_again(&world, &claim, "a").await, (1, 0));
     assert_eq!(world.column(claim.id(), "open_step").await, None);
     // Finish, again, after the next begin: that one stays open.
     let next = world.begin(&claim, "b").await;
-    assert_eq!(
-        world.store.finish_step(&claim, late, b"1").await.unwrap(),
-        Write::Done
-    );
+    assert_eq!(finish_again(&world, &claim, "a").await, 1);
     assert_eq!(
         world.column(claim.id(), "open_step").await.as_deref(),
         Some("b")
@@ -177,6 +214,7 @@ async fn an_open_step_is_in_doubt_for_the_next_attempt_unless_it_may_be_repeated
             key: "s",
             seq: 0,
             idempotent,
+            undo: None,
         };
         let claim = world.running().await;
         let _lost = world.store.begin_step(&claim, spec).await.unwrap();
@@ -205,7 +243,7 @@ async fn an_open_step_is_in_doubt_for_the_next_attempt_unless_it_may_be_repeated
                         .fail(&next, b"{}", "in doubt", NO_WORK)
                         .await
                         .unwrap(),
-                    Write::Done
+                    Ended::Done
                 );
             }
             other => panic!("{idempotent} {other:?}"),

@@ -23,3 +23,4 @@ mod statements;
 mod support;
 mod terminal;
 mod tools;
+mod undo;

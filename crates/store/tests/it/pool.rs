@@ -38,7 +38,7 @@ async fn lives(store: Store, until: Instant) -> u32 {
         let _ = store.cancel(&alice, task.id).await.unwrap();
         assert_eq!(
             store.confirm_stopped(&claim).await.unwrap(),
-            store::Write::Done
+            store::Ended::Done
         );
         let found = store.get(&alice, task.id).await.unwrap();
         assert!(matches!(found, Lookup::Found(_)), "{found:?}");

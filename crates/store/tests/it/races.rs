@@ -1,7 +1,7 @@
 //! Two who meet at one row: whoever comes second sees what the first one did.
 
 use protocol::{TaskId, TaskStatus};
-use store::{Begin, Cancel, Claim, Parked, ParkedFor, Write};
+use store::{Begin, Cancel, Claim, Ended, Parked, ParkedFor, Write};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_postgres::Client;
 
@@ -70,7 +70,7 @@ async fn a_step_that_came_first_is_seen_by_the_cancel() {
     assert_eq!(cancelled.await.unwrap(), Cancel::Requested);
     assert_eq!(
         world.store.confirm_stopped(&claim).await.unwrap(),
-        Write::Done
+        Ended::Done
     );
     assert_eq!(world.error_reason(id).await, "step_in_doubt");
 }
@@ -105,7 +105,7 @@ async fn no_step_begins_after_an_acknowledged_cancel() {
         canceller.await.unwrap();
         assert_eq!(
             world.store.confirm_stopped(&claim).await.unwrap(),
-            Write::Done
+            Ended::Done
         );
         assert_eq!(world.get(id).await.status, TaskStatus::Cancelled);
     }
@@ -140,7 +140,7 @@ async fn cancel_and_park_agree() {
             assert_eq!(outcome, (Cancel::Requested, Parked::Stop));
             assert_eq!(
                 world.store.confirm_stopped(&claim).await.unwrap(),
-                Write::Done
+                Ended::Done
             );
         } else {
             assert_eq!(outcome, (Cancel::Cancelled, Parked::Parked));
@@ -197,7 +197,7 @@ async fn a_settlement_names_the_step_that_it_waited_for() {
     let confirmed = beside(async move { store.confirm_stopped(&claim).await.unwrap() });
     world.waiting(1).await;
     holder.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(confirmed.await.unwrap(), Write::Done);
+    assert_eq!(confirmed.await.unwrap(), Ended::Done);
     assert_eq!(world.error_reason(id).await, "step_in_doubt");
     let message = world.get(id).await.status_message.unwrap();
     assert!(message.starts_with("step \"deploy\" started"), "{message}");

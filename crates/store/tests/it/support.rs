@@ -247,6 +247,7 @@ pub fn step(key: &str) -> StepSpec<'_> {
         key,
         seq: 0,
         idempotent: false,
+        undo: None,
     }
 }
 

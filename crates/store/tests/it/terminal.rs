@@ -1,6 +1,6 @@
 //! I6: terminal is final, under every function there is.
 
-use store::{Begin, Cancel, Claim, Parked, ParkedFor, Permit, StopReason, Write};
+use store::{Begin, Cancel, Claim, Ended, Parked, ParkedFor, Permit, StepSpec, StopReason, Write};
 
 use crate::support::{HOUR, NO_WORK, SECOND, World, YES, answers, question, step};
 
@@ -73,33 +73,45 @@ async fn attack(world: &World, claim: &Claim, permits: [Permit; 2]) {
     store.mark_fetched(&[id]).await.unwrap();
 }
 
+/// Each time another act of the same step, which may be repeated.
+async fn begin(world: &World, claim: &Claim) -> Permit {
+    let spec = StepSpec {
+        idempotent: true,
+        ..step("s")
+    };
+    match world.store.begin_step(claim, spec).await.unwrap() {
+        Begin::Act(permit) => permit,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_function_changes_a_terminal_row() {
     let world = World::new().await;
     for end in ["completed", "failed", "cancelled", "in doubt"] {
         let claim = world.running().await;
-        let permits = [
-            world.begin(&claim, "s").await,
-            world.begin(&claim, "s").await,
-        ];
+        let permits = [begin(&world, &claim).await, begin(&world, &claim).await];
         if end != "in doubt" {
-            let permit = world.begin(&claim, "s").await;
+            let permit = begin(&world, &claim).await;
             let _ = world.store.finish_step(&claim, permit, b"1").await.unwrap();
         }
         let done = match end {
-            "completed" => world.store.complete(&claim, b"{\"n\":  1}", NO_WORK).await,
+            "completed" => {
+                let result = b"{\"n\":  1}";
+                let write = world.store.complete(&claim, result, NO_WORK).await.unwrap();
+                write == Write::Done
+            }
             "failed" => {
-                world
-                    .store
-                    .fail(&claim, b"{\"code\": 1}", "nul \0 byte", NO_WORK)
-                    .await
+                let error = b"{\"code\": 1}";
+                let failed = world.store.fail(&claim, error, "nul \0 byte", NO_WORK);
+                failed.await.unwrap() == Ended::Done
             }
             _ => {
                 let _ = world.store.cancel(&world.alice, claim.id()).await.unwrap();
-                world.store.confirm_stopped(&claim).await
+                world.store.confirm_stopped(&claim).await.unwrap() == Ended::Done
             }
         };
-        assert_eq!(done.unwrap(), Write::Done);
+        assert!(done, "{end}");
         world.store.mark_fetched(&[claim.id()]).await.unwrap();
         let row = format!("SELECT t::text FROM tasks t WHERE id = '{}'", claim.id());
         let steps = format!(
@@ -133,7 +145,7 @@ async fn a_repeat_of_the_end_is_done_and_any_other_end_is_lost() {
     }
     assert_eq!(
         store.fail(&claim, b"{}", "late", NO_WORK).await.unwrap(),
-        Write::Lost
+        Ended::Lost
     );
     assert_eq!(
         world.get(claim.id()).await.result.as_deref(),
@@ -146,7 +158,7 @@ async fn a_repeat_of_the_end_is_done_and_any_other_end_is_lost() {
                 .fail(&claim, b"{\"code\": 1}", "m", NO_WORK)
                 .await
                 .unwrap(),
-            Write::Done
+            Ended::Done
         );
     }
     assert_eq!(

@@ -1,0 +1,355 @@
+//! Undoing: what finished steps did is taken back before a task ends other than completed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use deadpool_postgres::Transaction;
+use protocol::TaskId;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::claim::{Claim, Write, repeated};
+use crate::config::{ms, text};
+use crate::error::Fault;
+use crate::pool::{sql, with_connection};
+use crate::{Error, Store, row};
+
+/// A finished step that is still to be undone.
+#[derive(Clone, Debug)]
+pub struct UndoStep {
+    /// Key of the step.
+    pub key: String,
+    /// What the tool journaled to undo it with (JSON).
+    pub how: Bytes,
+    /// What the step put out (JSON).
+    pub output: Bytes,
+    /// Undoing may act again when its end is unknown.
+    pub idempotent: bool,
+    /// An earlier try began and its end is unknown.
+    pub started: bool,
+    /// Tries begun so far.
+    pub tries: i32,
+}
+
+/// A step whose undo was given up.
+struct Failure {
+    step: String,
+    error: String,
+}
+
+/// How a task ends whose undoing is over.
+struct End {
+    status: &'static str,
+    error: Option<Vec<u8>>,
+    message: String,
+}
+
+impl Store {
+    /// The last finished step that is still to be undone; `None` when none is left.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn next_undo(&self, claim: &Claim) -> Result<Option<UndoStep>, Error> {
+        with_connection!(self, "next_undo", |connection| {
+            let statement = connection.prepare_cached(sql!("next_undo")).await?;
+            let found = connection
+                .query_opt(&statement, &[&claim.id.as_uuid()])
+                .await?;
+            Ok(found.map(|row| UndoStep {
+                key: row.get("key"),
+                how: row::bytes(&row, "undo").unwrap_or_default(),
+                output: row::bytes(&row, "output").unwrap_or_default(),
+                idempotent: row.get("undo_idempotent"),
+                started: row.get("started"),
+                tries: row.get("undo_tries"),
+            }))
+        })
+    }
+
+    /// Journals that this step's undo begins. `Lost`: it must not act.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; it must then not act.
+    pub async fn begin_undo(&self, claim: &Claim, step: &UndoStep) -> Result<Write, Error> {
+        let tries = step.tries + 1;
+        with_connection!(self, "begin_undo", |connection| {
+            let statement = connection.prepare_cached(sql!("begin_undo")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &step.key,
+                        &tries,
+                    ],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+
+    /// The step is undone.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe, else its end is unknown.
+    pub async fn finish_undo(&self, claim: &Claim, key: &str) -> Result<Write, Error> {
+        with_connection!(self, "finish_undo", |connection| {
+            let statement = connection.prepare_cached(sql!("finish_undo")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[&claim.id.as_uuid(), &claim.attempt, &claim.token, &key],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+
+    /// The undo may be tried again after `backoff`; ends this attempt.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn retry_undo(
+        &self,
+        claim: &Claim,
+        key: &str,
+        error: &str,
+        backoff: Duration,
+    ) -> Result<Write, Error> {
+        let (error, backoff_ms) = (text(error), ms(backoff));
+        with_connection!(self, "retry_undo", |connection| {
+            let statement = connection.prepare_cached(sql!("retry_undo")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &key,
+                        &error,
+                        &backoff_ms,
+                    ],
+                )
+                .await?;
+            if rows > 0 {
+                return Ok(Write::Done);
+            }
+            let before = repeated(connection, claim).await?;
+            let undoing = before.is_some_and(|row| row.phase.as_deref() == Some("undoing"));
+            Ok(Write::from_rows(undoing.into()))
+        })
+    }
+
+    /// The step cannot be undone: its task's error will say so. The others are still undone.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn fail_undo(&self, claim: &Claim, key: &str, error: &str) -> Result<Write, Error> {
+        let error = text(error);
+        with_connection!(self, "fail_undo", |connection| {
+            let statement = connection.prepare_cached(sql!("fail_undo")).await?;
+            let rows = connection
+                .execute(
+                    &statement,
+                    &[
+                        &claim.id.as_uuid(),
+                        &claim.attempt,
+                        &claim.token,
+                        &key,
+                        &error,
+                    ],
+                )
+                .await?;
+            Ok(Write::from_rows(rows))
+        })
+    }
+
+    /// All is undone or given up: the task gets the end that waited, or fails with reason
+    /// `undo_failed` if it would have been cancelled and a step could not be undone. `Lost` also
+    /// while a step is still to be undone.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn undone(&self, claim: &Claim) -> Result<Write, Error> {
+        let expired_grace_ms = ms(self.config.expired_grace);
+        with_connection!(self, "undone", |connection| {
+            let owner = (Some(claim.attempt), Some(claim.token));
+            let transaction = connection.transaction().await?;
+            let ended = end(&transaction, claim.id, owner, None, expired_grace_ms).await?;
+            transaction.commit().await?;
+            if ended {
+                return Ok(Write::Done);
+            }
+            let before = repeated(connection, claim).await?;
+            let over = before.is_some_and(|row| row.phase.is_none());
+            Ok(Write::from_rows(over.into()))
+        })
+    }
+
+    /// Pinned tasks whose version no worker has served, or could resume, for `wait`: told to stop
+    /// (settle them), or, while being undone, ended with what could not be undone. The caller
+    /// must have been up for `wait` itself: after a common outage workers need time to come back.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn version_gone(&self, wait: Duration, limit: i64) -> Result<Vec<TaskId>, Error> {
+        let (wait_ms, grace_ms) = (ms(wait), self.config.lease_grace_ms());
+        let expired_grace_ms = ms(self.config.expired_grace);
+        with_connection!(self, "version_gone", |connection| {
+            let age = self.connected_ms(connection);
+            let statement = connection.prepare_cached(sql!("version_gone")).await?;
+            let rows = connection
+                .query(&statement, &[&wait_ms, &limit, &age, &grace_ms])
+                .await?;
+            let mut ids: Vec<_> = rows
+                .iter()
+                .map(|row| TaskId::from_uuid(row.get("id")))
+                .collect();
+            let statement = connection.prepare_cached(sql!("undo_forsaken")).await?;
+            for row in connection.query(&statement, &[&wait_ms, &limit]).await? {
+                let id = TaskId::from_uuid(row.get("id"));
+                let transaction = connection.transaction().await?;
+                let why = "no worker serves this version of the tool any more";
+                if end(&transaction, id, (None, None), Some(why), expired_grace_ms).await? {
+                    ids.push(id);
+                }
+                transaction.commit().await?;
+            }
+            Ok(ids)
+        })
+    }
+}
+
+/// Ends a task under its row's lock. With `give_up`, what is still to be undone is given up for
+/// that reason; without, it keeps the task from ending.
+async fn end(
+    transaction: &Transaction<'_>,
+    id: TaskId,
+    (attempt, token): (Option<i32>, Option<Uuid>),
+    give_up: Option<&str>,
+    expired_grace_ms: i64,
+) -> Result<bool, Fault> {
+    let lock = transaction.prepare_cached(sql!("lock_undoing")).await?;
+    let locked = transaction
+        .query_opt(&lock, &[&id.as_uuid(), &attempt, &token])
+        .await?;
+    let Some(locked) = locked else {
+        return Ok(false);
+    };
+    if let Some(why) = give_up {
+        let statement = transaction.prepare_cached(sql!("give_up_undos")).await?;
+        transaction
+            .execute(&statement, &[&id.as_uuid(), &why])
+            .await?;
+    }
+    let statement = transaction.prepare_cached(sql!("undos")).await?;
+    let mut failures = Vec::new();
+    for row in transaction.query(&statement, &[&id.as_uuid()]).await? {
+        match row.get("undo_state") {
+            "finished" => {}
+            "failed" => failures.push(Failure {
+                step: row.get("key"),
+                error: row
+                    .get::<_, Option<String>>("undo_error")
+                    .unwrap_or_default(),
+            }),
+            _ => return Ok(false),
+        }
+    }
+    let stop_reason = locked.get::<_, Option<&str>>("stop_reason");
+    let end = match locked.get("pending_status") {
+        "cancelled" => cancelled(&failures, stop_reason),
+        _ => failed(&row::bytes(&locked, "error").unwrap_or_default(), &failures),
+    };
+    let statement = transaction.prepare_cached(sql!("undone")).await?;
+    let rows = transaction
+        .execute(
+            &statement,
+            &[
+                &id.as_uuid(),
+                &end.status,
+                &end.error,
+                &text(&end.message),
+                &expired_grace_ms,
+            ],
+        )
+        .await?;
+    Ok(rows > 0)
+}
+
+fn cancelled(failures: &[Failure], stop_reason: Option<&str>) -> End {
+    if failures.is_empty() {
+        return End {
+            status: "cancelled",
+            error: None,
+            message: "cancelled".to_owned(),
+        };
+    }
+    let message = format!("cancelled, but {}", said(failures));
+    let error = json!({
+        "code": protocol::code::INTERNAL_ERROR,
+        "message": message,
+        "data": {
+            "reason": protocol::code::reason::UNDO_FAILED,
+            "stopReason": stop_reason,
+            "undoFailed": listed(failures),
+        },
+    });
+    End {
+        status: "failed",
+        error: Some(error.to_string().into_bytes()),
+        message,
+    }
+}
+
+fn failed(error: &[u8], failures: &[Failure]) -> End {
+    let parsed = serde_json::from_slice::<Map<String, Value>>(error);
+    let mut object = parsed.unwrap_or_default();
+    let message = object.get("message").and_then(Value::as_str);
+    let message = message.unwrap_or("failed").to_owned();
+    if failures.is_empty() {
+        return End {
+            status: "failed",
+            // Byte for byte as it was written.
+            error: Some(error.to_vec()),
+            message,
+        };
+    }
+    let message = format!("{message}; {}", said(failures));
+    object.insert("message".to_owned(), Value::from(message.as_str()));
+    let mut data = match object.remove("data") {
+        Some(Value::Object(data)) => data,
+        None | Some(Value::Null) => Map::new(),
+        Some(other) => Map::from_iter([("data".to_owned(), other)]),
+    };
+    data.insert("undoFailed".to_owned(), listed(failures));
+    object.insert("data".to_owned(), Value::Object(data));
+    End {
+        status: "failed",
+        error: Some(Value::Object(object).to_string().into_bytes()),
+        message,
+    }
+}
+
+fn said(failures: &[Failure]) -> String {
+    let each: Vec<String> = failures
+        .iter()
+        .map(|failure| {
+            format!(
+                "step \"{}\" could not be undone: {}",
+                failure.step, failure.error
+            )
+        })
+        .collect();
+    each.join("; ")
+}
+
+fn listed(failures: &[Failure]) -> Value {
+    failures
+        .iter()
+        .map(|failure| json!({ "step": failure.step, "error": failure.error }))
+        .collect()
+}
