@@ -20,6 +20,12 @@ pub enum Event {
     Comment(String),
 }
 
+/// The same before anybody has read the data.
+enum Piece {
+    Data(String),
+    Comment(String),
+}
+
 /// An open answer. Dropping it closes the connection, which is how a client cancels a call.
 #[derive(Debug)]
 pub struct Stream {
@@ -99,15 +105,51 @@ impl Stream {
         tokio::time::timeout(within, found).await.map_err(late)?
     }
 
+    /// The very text of the next message, for those who compare bytes; comments are skipped. `None`
+    /// when the server has ended the stream.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if none arrives within `within`, [`Error::Http`] if the connection breaks.
+    pub async fn text(&mut self, within: Duration) -> Result<Option<String>> {
+        let text = async {
+            loop {
+                match self.piece().await? {
+                    Some(Piece::Comment(_)) => {}
+                    Some(Piece::Data(text)) => return Ok(Some(text)),
+                    None => return Ok(None),
+                }
+            }
+        };
+        let late = |_| Error::Timeout {
+            what: "next message".into(),
+            after: within,
+            log: None,
+        };
+        tokio::time::timeout(within, text).await.map_err(late)?
+    }
+
     /// The next message or comment. `None` when the server has ended the stream.
     ///
     /// # Errors
     /// [`Error::Http`] if the connection breaks, [`Error::Failed`] if the data is not JSON.
     pub async fn event(&mut self) -> Result<Option<Event>> {
+        let data = match self.piece().await? {
+            None => return Ok(None),
+            Some(Piece::Comment(comment)) => return Ok(Some(Event::Comment(comment))),
+            Some(Piece::Data(data)) => data,
+        };
+        let value = serde_json::from_str(&data).map_err(|error| Error::Failed {
+            what: format!("event data is not JSON ({error}): {data}"),
+            log: None,
+        })?;
+        Ok(Some(Event::Message(value)))
+    }
+
+    async fn piece(&mut self) -> Result<Option<Piece>> {
         loop {
             while let Some(line) = self.line() {
-                if let Some(event) = self.take(&line)? {
-                    return Ok(Some(event));
+                if let Some(piece) = self.take(&line) {
+                    return Ok(Some(piece));
                 }
             }
             if self.ended {
@@ -134,9 +176,9 @@ impl Stream {
     }
 
     /// Takes in a line; an empty one ends an event.
-    fn take(&mut self, line: &str) -> Result<Option<Event>> {
+    fn take(&mut self, line: &str) -> Option<Piece> {
         if let Some(comment) = line.strip_prefix(':') {
-            return Ok(Some(Event::Comment(comment.trim_start().to_owned())));
+            return Some(Piece::Comment(comment.trim_start().to_owned()));
         }
         if let Some(data) = line.strip_prefix("data:") {
             if !self.data.is_empty() {
@@ -145,13 +187,8 @@ impl Stream {
             self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
         }
         if !line.is_empty() || self.data.is_empty() {
-            return Ok(None);
+            return None;
         }
-        let data = std::mem::take(&mut self.data);
-        let value = serde_json::from_str(&data).map_err(|error| Error::Failed {
-            what: format!("event data is not JSON ({error}): {data}"),
-            log: None,
-        })?;
-        Ok(Some(Event::Message(value)))
+        Some(Piece::Data(std::mem::take(&mut self.data)))
     }
 }
