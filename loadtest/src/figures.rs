@@ -17,6 +17,7 @@ pub struct Figures(Mutex<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     tasks: u64,
+    inline: u64,
     requests: BTreeMap<String, u64>,
     scenarios: BTreeMap<&'static str, u64>,
     ends: BTreeMap<String, u64>,
@@ -37,6 +38,11 @@ impl Figures {
     /// A handle was acknowledged.
     pub fn task(&self) {
         self.with(|all| all.tasks += 1);
+    }
+
+    /// A call was answered with its result.
+    pub fn inline(&self) {
+        self.with(|all| all.inline += 1);
     }
 
     /// A client began something.
@@ -104,6 +110,7 @@ impl Figures {
             let mut text = String::new();
             let out = &mut text;
             line(out, "tasks acknowledged", all.tasks);
+            line(out, "calls answered inline", all.inline);
             table(out, "tasks by end", &all.ends);
             let scenarios = all.scenarios.iter();
             let scenarios = scenarios.map(|(name, count)| ((*name).to_owned(), *count));

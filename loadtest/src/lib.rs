@@ -4,6 +4,9 @@
 //!
 //! It shares no code with the product: what it believes about the wire and the tools is its own.
 
+pub mod board;
+pub mod caller;
+pub mod calls;
 pub mod checker;
 pub mod clock;
 pub mod fault;
@@ -16,6 +19,7 @@ pub mod outage;
 pub mod plan;
 pub mod rng;
 pub mod sabotage;
+pub mod scene;
 pub mod schedule;
 pub mod stack;
 pub mod supervisor;

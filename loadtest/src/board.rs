@@ -1,0 +1,72 @@
+//! All acknowledged tasks of a run: what strangers probe, and what is read at the end.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::rng::Rng;
+
+/// A task that a client was given a handle of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its id.
+    pub task: String,
+    /// Whose it is.
+    pub principal: String,
+}
+
+/// The tasks in the order of their acknowledgement.
+#[derive(Debug, Default)]
+pub struct Board(Mutex<Vec<Entry>>);
+
+impl Board {
+    /// Adds a task.
+    pub fn add(&self, task: &str, principal: &str) {
+        let entry = Entry {
+            task: task.to_owned(),
+            principal: principal.to_owned(),
+        };
+        self.with(|all| all.push(entry));
+    }
+
+    /// One that is not this principal's, if the first few drawn are not all his.
+    #[must_use]
+    pub fn foreign(&self, to: &str, rng: &mut Rng) -> Option<Entry> {
+        const DRAWS: usize = 8;
+        self.with(|all| {
+            if all.is_empty() {
+                return None;
+            }
+            let mut drawn = (0..DRAWS).map(|_| rng.pick(all));
+            drawn.find(|entry| entry.principal != to).cloned()
+        })
+    }
+
+    /// All of them, each once.
+    #[must_use]
+    pub fn all(&self) -> Vec<Entry> {
+        let mut all = self.with(|all| all.clone());
+        all.sort_by(|a, b| a.task.cmp(&b.task));
+        all.dedup_by(|a, b| a.task == b.task);
+        all
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Vec<Entry>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_get_no_task_of_their_own() {
+        let board = Board::default();
+        assert_eq!(board.foreign("bob", &mut Rng::new(1)), None);
+        board.add("1", "bob");
+        board.add("1", "bob");
+        assert_eq!(board.foreign("bob", &mut Rng::new(1)), None);
+        let seen = board.foreign("eve", &mut Rng::new(1)).unwrap();
+        assert_eq!(seen.task, "1");
+        assert_eq!(board.all().len(), 1);
+    }
+}
