@@ -11,7 +11,7 @@ async fn empty(name: &str) -> String {
 }
 
 /// All there are, in order.
-fn all() -> Vec<String> {
+fn migrations() -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations");
     let files = std::fs::read_dir(folder).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -32,7 +32,7 @@ async fn of_five_at_once_one_migrates_and_all_succeed() {
     }
     let done = all.join_all().await;
     assert_eq!(
-        done.iter().filter(|m| m.applied == all()).count(),
+        done.iter().filter(|m| m.applied == migrations()).count(),
         1,
         "{done:?}"
     );
@@ -43,7 +43,7 @@ async fn of_five_at_once_one_migrates_and_all_succeed() {
     );
     assert!(
         done.iter()
-            .all(|m| m.version == i32::try_from(all().len()).unwrap())
+            .all(|m| m.version == i32::try_from(migrations().len()).unwrap())
     );
     store(config(&url)).check_schema().await.unwrap();
     let sql = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' \
@@ -131,7 +131,7 @@ async fn a_migration_that_finds_its_table_locked_gives_way_and_tries_again() {
         holder.batch_execute("COMMIT").await.unwrap();
     };
     let (migrated, ()) = tokio::join!(migrating, holding);
-    assert_eq!(migrated.unwrap().applied, all());
+    assert_eq!(migrated.unwrap().applied, migrations());
 }
 
 #[tokio::test(flavor = "multi_thread")]
