@@ -218,11 +218,11 @@ async fn request_answer(
 async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
     let result = match method {
         Method::Discover => server_discover::discover(shared),
-        Method::ToolsList => tools_list::list(shared, &call).await,
+        Method::ToolsList => shared.in_time(tools_list::list(shared, &call)).await,
         Method::ToolsCall => return tools_call::call(shared, call).await,
-        Method::TasksGet => tasks_get::get(shared, &call).await,
-        Method::TasksUpdate => tasks_update::update(shared, &call).await,
-        Method::TasksCancel => tasks_cancel::cancel(shared, &call).await,
+        Method::TasksGet => shared.in_time(tasks_get::get(shared, &call)).await,
+        Method::TasksUpdate => shared.in_time(tasks_update::update(shared, &call)).await,
+        Method::TasksCancel => shared.in_time(tasks_cancel::cancel(shared, &call)).await,
         Method::Listen => return subscriptions_listen::listen(shared, call).await,
     };
     call.answer(shared, result)

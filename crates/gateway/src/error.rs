@@ -88,6 +88,8 @@ pub(crate) enum Error {
     Cancelled,
     /// More than this process takes on.
     Overloaded { what: &'static str },
+    /// The process ends before the answer is there.
+    Leaving,
     /// Postgres could not be asked.
     Store(store::Error),
     /// A fault of this program.
@@ -304,6 +306,16 @@ impl Error {
                 ErrorObject::rate_limited(
                     format!("this server holds as many {what} as it may; try again later"),
                     1,
+                ),
+            )
+            .retry(1),
+            Self::Leaving => Row::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "leaving",
+                ErrorObject::internal(
+                    "this server ends before the call is answered: send it again; work without \
+                     an idempotency key is stopped",
+                    "unavailable",
                 ),
             )
             .retry(1),

@@ -113,7 +113,9 @@ impl Gateway {
     }
 
     /// Serves until `shutdown`, then drains: not ready at once, new connections for
-    /// `drain_delay` more, open requests for `drain_deadline` more. Returns when all is over.
+    /// `drain_delay` more, open requests for `drain_deadline` more. A call that may become a task
+    /// becomes one, a stream gets its final message, and what has no answer shortly before the
+    /// deadline is told to come again. Returns when all is over.
     ///
     /// # Errors
     /// If the listener is unusable, or open to others while every caller is believed.
@@ -145,6 +147,7 @@ impl Gateway {
             metrics,
             leaving: shutdown.clone(),
             closing: CancellationToken::new(),
+            ending: CancellationToken::new(),
             tracker: TaskTracker::new(),
             store: self.store,
             queue: self.queue,
@@ -194,6 +197,8 @@ pub(crate) struct Shared {
     leaving: CancellationToken,
     /// No more connections are taken, and streams end.
     closing: CancellationToken,
+    /// What is not answered yet is answered now, whatever it waits for: soon everything is cut.
+    ending: CancellationToken,
     /// What outlives the request that began it.
     tracker: TaskTracker,
 }
@@ -220,6 +225,18 @@ impl Shared {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         TaskId::new(u64::try_from(since.as_millis()).unwrap_or_default())
+    }
+
+    /// What `work` comes to, unless the process ends before.
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, error::Error>>,
+    ) -> Result<T, error::Error> {
+        tokio::select! {
+            biased;
+            result = work => result,
+            () = self.ending.cancelled() => Err(error::Error::Leaving),
+        }
     }
 
     /// Hints a queued task, best effort.

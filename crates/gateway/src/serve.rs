@@ -22,6 +22,9 @@ use crate::metrics::Level;
 const STREAMS_MAX: u32 = 256;
 /// A peer over HTTP/2 that does not answer a ping in this time is gone.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Before everything is cut, what waits gets this long to be answered; a quarter of the time there
+/// is, if that is shorter.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// After the listener refused (out of file descriptors, most likely): spinning frees none.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -58,10 +61,23 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
     drop(listener);
     connections.close();
     let deadline = shared.config.drain_deadline;
-    if tokio::time::timeout(deadline, connections.wait())
-        .await
-        .is_err()
-    {
+    let farewell = FAREWELL.min(deadline / 4);
+    let ended = async |within| {
+        tokio::time::timeout(within, connections.wait())
+            .await
+            .is_ok()
+    };
+    if ended(deadline - farewell).await {
+        return;
+    }
+    // A call without tasks, or one that waits for Postgres: better an answer than a broken
+    // connection.
+    tracing::info!(
+        connections = connections.len(),
+        "telling what did not end to come again"
+    );
+    shared.ending.cancel();
+    if !ended(farewell).await {
         tracing::warn!(
             connections = connections.len(),
             "cutting off what did not end in time"

@@ -39,7 +39,7 @@ const GATHER: Duration = Duration::from_millis(200);
 
 /// Opens the stream.
 pub(crate) async fn listen(shared: &Arc<Shared>, call: Call) -> Answer {
-    let listener = match open(shared, &call).await {
+    let listener = match shared.in_time(open(shared, &call)).await {
         Ok(listener) => listener,
         Err(error) => return call.answer(shared, Err(error)),
     };
@@ -180,7 +180,15 @@ impl Listener {
             Level::raise(&self.shared.metrics.listens, 1),
             Level::raise(&self.shared.metrics.listened_tasks, self.tasks.len()),
         ];
-        if self.tell(&sender).await.is_err() {
+        let closing = self.shared.closing.clone();
+        let told = tokio::select! {
+            // The acknowledgement comes first even on a stream that opens as the process ends.
+            biased;
+            told = self.tell(&sender) => told,
+            // Whatever it waits for: Postgres, or a client that reads slowly.
+            () = closing.cancelled() => Ok(()),
+        };
+        if told.is_err() {
             // The stream was dropped, and this with it.
             std::future::pending::<()>().await;
         }
@@ -191,7 +199,7 @@ impl Listener {
         }
     }
 
-    /// Until the process ends.
+    /// For ever.
     async fn tell(&mut self, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {
         send(
             sender,
@@ -206,7 +214,6 @@ impl Listener {
         loop {
             let due = read_at + self.pause(*connected.borrow_and_update());
             tokio::select! {
-                () = self.shared.closing.cancelled() => return Ok(()),
                 Some((id, event, watch)) = self.woken.next() => {
                     self.woken(id, &event, sender).await?;
                     if self.tasks.contains_key(&id) {

@@ -32,7 +32,7 @@ use crate::waiters::{Holding, Unanswered};
 
 /// Calls a tool.
 pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Answer {
-    match Box::pin(open(shared, &call)).await {
+    match shared.in_time(Box::pin(open(shared, &call))).await {
         Err(error) => call.answer(shared, Err(error)),
         Ok(Opened::Answered(reply)) => call.answer(shared, Ok(reply)),
         Ok(Opened::Held(held)) => wait(shared, call, *held).await,
@@ -259,7 +259,7 @@ async fn wait(shared: &Arc<Shared>, call: Call, held: Held) -> Answer {
     let ending = Arc::clone(shared);
     let mut running = Box::pin(
         async move {
-            let result = held.outcome(progress).await;
+            let result = ending.in_time(held.outcome(progress)).await;
             call.finish(&ending, result)
         }
         .in_current_span(),

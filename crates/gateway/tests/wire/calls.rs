@@ -56,7 +56,7 @@ async fn failures_and_stops_are_told_as_errors() {
         let owner = store::Principal::verified("dev".to_owned(), "alice".to_owned(), None);
         world.store.cancel(&owner, claim.id()).await.unwrap();
         let settled = world.store.confirm_stopped(&claim).await.unwrap();
-        assert_eq!(settled, store::Write::Done);
+        assert_eq!(settled, store::Ended::Done);
         world.queue.wake(claim.id()).await;
     });
     let answer = answer.unwrap();
@@ -434,26 +434,4 @@ async fn the_end_of_the_process_promotes_and_finishes_what_it_holds() {
         .unwrap()
         .unwrap();
     alice.discover().await.unwrap_err();
-}
-
-#[tokio::test]
-async fn what_does_not_end_in_time_is_cut_off_and_stopped() {
-    let mut config = config();
-    config.drain_deadline = Duration::from_millis(500);
-    let mut world = World::with(config).await;
-    let undeclared = world.client("alice").undeclared();
-    let mut held = call(&undeclared, "inline").stream().await.unwrap();
-    world.stop().await;
-    while let Ok(Some(event)) = held.event().await {
-        assert!(
-            matches!(event, harness::sse::Event::Comment(_)),
-            "{event:?}"
-        );
-    }
-    world
-        .until(
-            "SELECT count(*) FROM tasks WHERE stop_reason = 'abandoned'",
-            1,
-        )
-        .await;
 }

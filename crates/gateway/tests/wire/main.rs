@@ -8,6 +8,7 @@ extern crate mcp_tasks_gateway as gateway;
 mod bad_input;
 mod calls;
 mod deliveries;
+mod drains;
 mod http2;
 mod listens;
 mod lists;

@@ -14,8 +14,8 @@ use protocol::tools::{CallToolResult, Tool};
 use queue::Queue;
 use serde_json::{Value, json};
 use store::{
-    Claim, ClaimRequest, Parked, ParkedFor, Question, Store, TaskSupport, ToolPolicy, ToolSpec,
-    Write,
+    Claim, ClaimRequest, Ended, Parked, ParkedFor, Question, Store, TaskSupport, ToolPolicy,
+    ToolSpec, Write,
 };
 use telemetry::{Health, Registry};
 use tokio::net::TcpListener;
@@ -204,7 +204,7 @@ impl World {
             .fail(claim, error.as_bytes(), "failed", SECOND)
             .await
             .unwrap();
-        assert_eq!(written, Write::Done);
+        assert_eq!(written, Ended::Done);
         self.queue.wake(claim.id()).await;
     }
 

@@ -192,7 +192,7 @@ async fn cancel_is_at_once_where_nothing_runs() {
     );
     assert_eq!(alice.get(&running).await.unwrap()["status"], "working");
     let settled = world.store.confirm_stopped(&claim).await.unwrap();
-    assert_eq!(settled, store::Write::Done);
+    assert_eq!(settled, store::Ended::Done);
     assert_eq!(alice.get(&running).await.unwrap()["status"], "cancelled");
 }
 
