@@ -21,7 +21,7 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub deadline_interval: Duration,
-    /// Between two rounds of purging.
+    /// Between two rounds of purging, and of looking for tasks whose tool's version is gone.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub purge_interval: Duration,
@@ -33,6 +33,13 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub tombstone_keep: Duration,
+    /// A task that is bound to a version of its tool fails (`version_gone`) when no worker has
+    /// served that version, or one that can resume it, for this long. Counted anew
+    /// when cron starts or has lost Postgres: workers need time to come back as well. At least
+    /// three times `worker.publish_interval`.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub version_wait: Duration,
     /// A Redis consumer idle for this long, with nothing pending, is forgotten.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -44,12 +51,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            reconcile_interval: Duration::from_secs(1),
+            reconcile_interval: Duration::from_secs(2),
             hint_age: Duration::from_secs(5),
             deadline_interval: Duration::from_secs(1),
             purge_interval: Duration::from_secs(10),
             gauges_interval: Duration::from_secs(10),
             tombstone_keep: Duration::from_secs(7 * 24 * 3600),
+            version_wait: Duration::from_secs(3600),
             consumer_idle: Duration::from_secs(3600),
             batch: 500,
         }
@@ -58,8 +66,9 @@ impl Default for Config {
 
 impl Config {
     /// Everything wrong with these settings, each naming its field; empty when they work.
+    /// `publish_interval`: how often workers say which versions they serve.
     #[must_use]
-    pub fn validate(&self) -> Vec<String> {
+    pub fn validate(&self, publish_interval: Duration) -> Vec<String> {
         let mut problems = Vec::new();
         for (name, value) in [
             ("reconcile_interval", self.reconcile_interval),
@@ -72,6 +81,13 @@ impl Config {
                 problems.push(format!("cron.{name}: {value:?} is below 100ms"));
             }
         }
+        if self.version_wait < publish_interval * 3 {
+            problems.push(format!(
+                "cron.version_wait: {:?} is below three times worker.publish_interval \
+                 ({publish_interval:?}): versions would count as gone while they are served",
+                self.version_wait
+            ));
+        }
         if self.batch == 0 || self.batch > 10_000 {
             problems.push(format!(
                 "cron.batch: {} is not between 1 and 10000",
@@ -83,5 +99,34 @@ impl Config {
 
     pub(crate) fn batch_rows(&self) -> i64 {
         i64::from(self.batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PUBLISH: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn the_default_is_valid() {
+        assert_eq!(Config::default().validate(PUBLISH), Vec::<String>::new());
+    }
+
+    /// A version that is served must never count as gone between two signs of life.
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let config = Config {
+            reconcile_interval: Duration::ZERO,
+            version_wait: PUBLISH * 2,
+            batch: 0,
+            ..Config::default()
+        };
+        let problems = config.validate(PUBLISH);
+        for field in ["reconcile_interval", "version_wait", "batch"] {
+            let named = |problem: &String| problem.starts_with(&format!("cron.{field}:"));
+            assert!(problems.iter().any(named), "{field}: {problems:?}");
+        }
+        assert_eq!(problems.len(), 3);
     }
 }

@@ -11,7 +11,7 @@ mod metrics;
 mod schedule;
 mod sweeps;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use queue::Queue;
@@ -29,6 +29,8 @@ pub(crate) struct Parts {
     pub(crate) config: Config,
     pub(crate) metrics: metrics::Metrics,
     pub(crate) shutdown: CancellationToken,
+    /// Since when this process has looked on without a break.
+    pub(crate) watching_since: Instant,
 }
 
 /// Why a sweep did not end well.
@@ -74,12 +76,14 @@ impl Cron {
                 config,
                 metrics,
                 shutdown,
+                watching_since: Instant::now(),
             },
             health,
         }
     }
 
-    /// Runs every sweep on its interval until `shutdown`; a sweep under way ends its batch.
+    /// Runs every sweep on its interval until `shutdown`; a sweep under way ends its batch, and
+    /// other replicas take over at once.
     pub async fn run(mut self, shutdown: CancellationToken) {
         self.parts.shutdown = shutdown;
         schedule::run(&self.parts, &self.health, table(&self.parts.config)).await;
@@ -107,6 +111,9 @@ fn table(config: &Config) -> Vec<Sweep> {
         }),
         sweep("stopped", config.deadline_interval, |p| {
             Box::pin(sweeps::stopped::run(p))
+        }),
+        sweep("versions", config.purge_interval, |p| {
+            Box::pin(sweeps::versions::run(p))
         }),
         sweep("purge", config.purge_interval, |p| {
             Box::pin(sweeps::purge::run(p))

@@ -12,6 +12,11 @@ use crate::{Parts, Sweep};
 /// A leader that says nothing for this long is replaced; longer than any one batch may take.
 const LEASE_MIN: Duration = Duration::from_secs(15);
 
+/// How long it may take to say that this process leads no more.
+const RESIGN: Duration = Duration::from_secs(1);
+/// How long a batch under way may take once the process shall end; any can be left half way.
+const LAST_BATCH: Duration = Duration::from_secs(3);
+
 pub(crate) async fn run(parts: &Parts, health: &Health, table: Vec<Sweep>) {
     let holder = Uuid::new_v4();
     join_all(table.iter().map(|sweep| keep(parts, health, sweep, holder))).await;
@@ -23,21 +28,27 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
     let overdue = sweep.interval * 3 + LEASE_MIN;
     let check = health.check(sweep.name);
     let mut last_success = Instant::now();
+    let mut parts = parts.clone();
     let mut ticks = tokio::time::interval(sweep.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     check.ready();
     loop {
         tokio::select! {
             biased;
-            () = parts.shutdown.cancelled() => return,
+            () = parts.shutdown.cancelled() => return resign(&parts, sweep, holder).await,
             _ = ticks.tick() => {}
         }
-        match once(parts, sweep, holder).await {
+        let swept = tokio::select! {
+            swept = once(&parts, sweep, holder) => swept,
+            () = overtime(&parts) => return resign(&parts, sweep, holder).await,
+        };
+        match swept {
             Ok(()) => {
                 last_success = Instant::now();
                 check.ready();
             }
             Err(error) => {
+                parts.watching_since = Instant::now();
                 parts
                     .metrics
                     .failures
@@ -50,6 +61,12 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
             }
         }
     }
+}
+
+/// The process was asked to end, and what is under way had its time.
+async fn overtime(parts: &Parts) {
+    parts.shutdown.cancelled().await;
+    tokio::time::sleep(LAST_BATCH).await;
 }
 
 async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::Error> {
@@ -80,4 +97,19 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
     }
     parts.store.swept(sweep.name, holder).await?;
     Ok(())
+}
+
+/// Hands the sweep to another replica at once, instead of letting the lease run out. Best effort:
+/// with Postgres away, the lease runs out.
+async fn resign(parts: &Parts, sweep: &Sweep, holder: Uuid) {
+    let leading = parts.metrics.leading.with_label_values(&[sweep.name]);
+    if leading.get() == 0 {
+        return;
+    }
+    let store = parts.store.with_wait(Duration::ZERO);
+    let resigned = store.lead_sweep(sweep.name, holder, Duration::ZERO);
+    if !matches!(tokio::time::timeout(RESIGN, resigned).await, Ok(Ok(_))) {
+        tracing::debug!(sweep = sweep.name, "the lease is left to run out");
+    }
+    leading.set(0);
 }

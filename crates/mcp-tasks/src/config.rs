@@ -85,7 +85,7 @@ impl Config {
                 .collect(),
             self.gateway.validate(&self.auth),
             self.worker.validate(),
-            self.cron.validate(),
+            self.cron.validate(self.worker.publish_interval),
             self.telemetry().validate(),
         ]
         .concat()

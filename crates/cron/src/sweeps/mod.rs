@@ -8,6 +8,7 @@ pub(crate) mod inputs;
 pub(crate) mod purge;
 pub(crate) mod requeue;
 pub(crate) mod stopped;
+pub(crate) mod versions;
 
 use protocol::TaskId;
 use queue::Lane;

@@ -34,8 +34,13 @@ async fn neighbours(process: &Process) -> Result<(Store, Queue), Failure> {
     let queue = Queue::new(process.config.redis.clone(), &process.registry)?;
     let starting = process.health.check("schema");
     loop {
+        let asked_to_end = || Failure::from("asked to end while starting");
+        let checked = tokio::select! {
+            () = process.shutdown.cancelled() => return Err(asked_to_end()),
+            checked = store.check_schema() => checked,
+        };
         // Postgres being away is waited for; a schema that does not fit is not.
-        match store.check_schema().await {
+        match checked {
             Ok(()) => break,
             Err(error @ store::Error::Schema(_)) => return Err(error.into()),
             Err(error) => {
@@ -44,7 +49,7 @@ async fn neighbours(process: &Process) -> Result<(Store, Queue), Failure> {
             }
         }
         tokio::select! {
-            () = process.shutdown.cancelled() => return Err("asked to end while starting".into()),
+            () = process.shutdown.cancelled() => return Err(asked_to_end()),
             () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
         }
     }
