@@ -11,6 +11,8 @@ pub struct Entry {
     pub task: String,
     /// Whose it is.
     pub principal: String,
+    /// Whether it ends only when somebody cancels it.
+    pub waits: bool,
 }
 
 /// The tasks in the order of their acknowledgement.
@@ -19,11 +21,7 @@ pub struct Board(Mutex<Vec<Entry>>);
 
 impl Board {
     /// Adds a task.
-    pub fn add(&self, task: &str, principal: &str) {
-        let entry = Entry {
-            task: task.to_owned(),
-            principal: principal.to_owned(),
-        };
+    pub fn add(&self, entry: Entry) {
         self.with(|all| all.push(entry));
     }
 
@@ -62,8 +60,13 @@ mod tests {
     fn strangers_get_no_task_of_their_own() {
         let board = Board::default();
         assert_eq!(board.foreign("bob", &mut Rng::new(1)), None);
-        board.add("1", "bob");
-        board.add("1", "bob");
+        let entry = Entry {
+            task: "1".to_owned(),
+            principal: "bob".to_owned(),
+            waits: false,
+        };
+        board.add(entry.clone());
+        board.add(entry);
         assert_eq!(board.foreign("bob", &mut Rng::new(1)), None);
         let seen = board.foreign("eve", &mut Rng::new(1)).unwrap();
         assert_eq!(seen.task, "1");

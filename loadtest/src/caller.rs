@@ -9,7 +9,7 @@ use harness::sse::Stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::board::Board;
+use crate::board::{Board, Entry};
 use crate::calls::Call;
 use crate::figures::Figures;
 use crate::history::{
@@ -135,7 +135,11 @@ impl Caller {
         let called = match &answer {
             CallAnswer::Handle { task } => {
                 self.shared.figures.task();
-                self.shared.board.add(task, &self.principal);
+                self.shared.board.add(Entry {
+                    task: task.clone(),
+                    principal: self.principal.clone(),
+                    waits: call.waits(),
+                });
                 Ok(Called::Handle(task.clone()))
             }
             CallAnswer::Inline { .. } | CallAnswer::Asked { .. } => {

@@ -1,0 +1,195 @@
+//! One run: start everything, let clients and faults loose on it, settle, judge.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness::temp::Temp;
+use harness::{Error, Result};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::board::Board;
+use crate::caller::{Caller, Shared};
+use crate::checker::Violation;
+use crate::faults::Breaker;
+use crate::figures::Figures;
+use crate::history::Recorder;
+use crate::rng::Rng;
+use crate::scene::Scene;
+use crate::schedule::{self, Numbers};
+use crate::stack::{Plan, Stack};
+use crate::{checker, ledger, settle, supervisor};
+
+/// As in a small installation, on one machine.
+const NUMBERS: Numbers = Numbers {
+    gateways: 3,
+    workers: 3,
+    crons: 2,
+};
+const TOOLS: [&str; 5] = [
+    "chaos_quick",
+    "chaos_steps",
+    "chaos_ask",
+    "chaos_undo",
+    "chaos_gives_up",
+];
+const PROGRESS: Duration = Duration::from_secs(15);
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Our binary.
+    pub binary: PathBuf,
+    /// How long clients work and things break.
+    pub duration: Duration,
+    /// Decides which faults come when, and what clients do.
+    pub seed: u64,
+    /// How many clients work at the same time.
+    pub clients: u64,
+    /// Fewer acknowledged tasks than this are a failure too.
+    pub tasks_min: u64,
+    /// Where history, ledger, configuration and logs are kept; nowhere if `None`.
+    pub keep: Option<PathBuf>,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Figures, for people.
+    pub report: String,
+    /// The verdict in one line.
+    pub verdict: String,
+    /// Whether every promise was kept, and enough was done.
+    pub good: bool,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If the system can't be started, or the history can't be kept.
+pub async fn run(options: &Options) -> Result<Outcome> {
+    let temp = Temp::new()?;
+    let dir = options.keep.as_deref().unwrap_or(temp.path()).to_owned();
+    std::fs::create_dir_all(&dir).map_err(Error::io(format!("make {}", dir.display())))?;
+    let dir = dir.canonicalize().map_err(Error::io("find the folder"))?;
+    let ledger = dir.join("ledger.jsonl");
+    let recorder = Recorder::create(&dir.join("history.jsonl")).map_err(Error::io("history"))?;
+    let figures = Arc::new(Figures::default());
+
+    let stack = Arc::new(start(options, &dir, &ledger).await?);
+    if !stack.skewed {
+        figures.trouble("libfaketime is not installed: all clocks were right".to_owned());
+    }
+    let shared = Arc::new(Shared {
+        gateways: stack.gateways(),
+        recorder: recorder.clone(),
+        figures: Arc::clone(&figures),
+        board: Board::default(),
+    });
+    attack(options, &stack, &shared).await;
+    settle::settle(&shared, options.seed).await;
+    drop(stack);
+    let history = recorder.finish().map_err(Error::io("keep the history"))?;
+    let ledger = ledger::read(&ledger).map_err(Error::io("read the ledger"))?;
+    let violations = checker::check(&history, &ledger);
+    Ok(Outcome {
+        report: report(options, &figures, &violations, ledger.len()),
+        verdict: format!(
+            "chaos: seed={} tasks={} faults={} violations={}",
+            options.seed,
+            figures.tasks(),
+            figures.faults(),
+            violations.len()
+        ),
+        good: violations.is_empty() && figures.tasks() >= options.tasks_min,
+    })
+}
+
+fn report(options: &Options, figures: &Figures, violations: &[Violation], acts: usize) -> String {
+    let mut text = format!(
+        "chaos: what {} s of it came to\n",
+        options.duration.as_secs()
+    );
+    text.push_str(&figures.report());
+    text.push_str(&format!("  acts in the ledger: {acts}\n"));
+    if figures.tasks() < options.tasks_min {
+        text.push_str(&format!("  fewer than {} tasks\n", options.tasks_min));
+    }
+    for violation in violations {
+        text.push_str(&format!("violation: {violation}\n"));
+    }
+    text
+}
+
+async fn start(options: &Options, dir: &Path, ledger: &Path) -> Result<Stack> {
+    let tools = format!(
+        "[tools]\nfixtures = \"chaos\"\nledger = \"{}\"\n",
+        ledger.display()
+    );
+    let plan = Plan {
+        binary: options
+            .binary
+            .canonicalize()
+            .map_err(Error::io(format!("find {}", options.binary.display())))?,
+        dir: dir.to_owned(),
+        numbers: NUMBERS,
+        settings: tools,
+    };
+    let stack = Stack::start(&plan, async |_url| Ok(())).await?;
+    stack.wait_for_tools(&TOOLS).await?;
+    Ok(stack)
+}
+
+/// Clients and faults at the same time, until both are done.
+async fn attack(options: &Options, stack: &Arc<Stack>, shared: &Arc<Shared>) {
+    let figures = Arc::clone(&shared.figures);
+    let until = Instant::now() + options.duration;
+    let mut clients = JoinSet::new();
+    for number in 0..options.clients {
+        let caller = Caller::new(
+            &format!("client-{number}"),
+            &principal(number, options.clients),
+            Arc::clone(shared),
+        );
+        let scene = Scene::new(caller, Rng::part(options.seed, number), until);
+        clients.spawn(scene.play());
+    }
+
+    let mut behind = JoinSet::new();
+    let (watched, watching) = (Arc::clone(stack), Arc::clone(&figures));
+    behind.spawn(async move { supervisor::watch(&watched, &watching).await });
+    let (counted, started) = (Arc::clone(&figures), Instant::now());
+    behind.spawn(async move { progress(&counted, started).await });
+
+    let plan = schedule::plan(options.seed, options.duration, NUMBERS);
+    let breaker = Arc::new(Breaker::new(Arc::clone(stack), figures));
+    let recorder = shared.recorder.clone();
+    let note = move |began, fault: crate::fault::Fault| {
+        let what = format!("{} ({} ms)", fault.what, fault.lasts.as_millis());
+        recorder.fault(began, &what, &fault.target.to_string());
+    };
+    breaker.run(plan, note).await;
+    while let Some(ended) = clients.join_next().await {
+        ended.expect("a client does not panic");
+    }
+}
+
+/// Every fourth client shares its principal with another.
+fn principal(number: u64, clients: u64) -> String {
+    let principals = (clients * 3 / 4).max(1);
+    format!("principal-{}", number % principals)
+}
+
+async fn progress(figures: &Figures, started: Instant) {
+    loop {
+        sleep(PROGRESS).await;
+        eprintln!(
+            "chaos: {} s, {} tasks, {} faults, {} server errors",
+            started.elapsed().as_secs(),
+            figures.tasks(),
+            figures.faults(),
+            figures.server_errors()
+        );
+    }
+}

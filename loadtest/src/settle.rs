@@ -1,0 +1,79 @@
+//! After the run: everything is whole again, and every acknowledged task is read until it is over,
+//! and once more a moment later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::board::Entry;
+use crate::caller::{Caller, Shared};
+use crate::history::View;
+use crate::rng::Rng;
+
+/// A task that is not over by then is lost.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// Tasks read at the same time.
+const WIDTH: usize = 24;
+const LOOK: Duration = Duration::from_millis(300);
+/// Between the first look at the end of all, and the last.
+const LATER: Duration = Duration::from_secs(3);
+
+/// Reads every task until it is over, then all once more. How many are not over.
+pub async fn settle(shared: &Arc<Shared>, seed: u64) -> usize {
+    let deadline = Instant::now() + DEADLINE;
+    let entries = shared.board.all();
+    let mut rng = Rng::part(seed, u64::MAX - 1);
+    let open = round(shared, &entries, &mut rng, deadline).await;
+    sleep(LATER).await;
+    // Another gateway, a moment later: an end does not change.
+    let last = Instant::now();
+    round(shared, &entries, &mut rng, last).await;
+    open
+}
+
+/// Reads each at least once, and on until it is over or the deadline. How many are not over.
+async fn round(shared: &Arc<Shared>, entries: &[Entry], rng: &mut Rng, deadline: Instant) -> usize {
+    let width = Arc::new(Semaphore::new(WIDTH));
+    let mut reading = JoinSet::new();
+    for entry in entries {
+        let permit = Arc::clone(&width).acquire_owned();
+        let permit = permit.await.expect("nobody closes it");
+        let caller = Caller::new("settler", &entry.principal, Arc::clone(shared));
+        let (entry, rng) = (entry.clone(), Rng::new(rng.next()));
+        reading.spawn(async move {
+            let over = end(&caller, &entry, rng, deadline).await;
+            drop(permit);
+            over
+        });
+    }
+    let mut open = 0;
+    while let Some(ended) = reading.join_next().await {
+        let view = ended.expect("reading does not panic");
+        let status = view.as_ref().map_or("unreadable", |view| &view.status);
+        shared.figures.end(status);
+        open += usize::from(!view.is_some_and(|view| view.is_terminal()));
+    }
+    open
+}
+
+/// Nobody is left to answer its questions or to end what waits for ever: such a task is cancelled.
+async fn end(caller: &Caller, entry: &Entry, mut rng: Rng, deadline: Instant) -> Option<View> {
+    loop {
+        let at = rng.below(caller.gateways());
+        let seen = caller.read(at, &entry.task).await;
+        let late = Instant::now() >= deadline;
+        match seen {
+            Ok(seen) if late || seen.view.is_terminal() => return Some(seen.view),
+            Ok(seen) if entry.waits || seen.view.status == "input_required" => {
+                let _ = caller.cancel(at, &entry.task).await;
+            }
+            Ok(_) => {}
+            Err(_) if late => return None,
+            Err(_) => {}
+        }
+        sleep(LOOK).await;
+    }
+}
