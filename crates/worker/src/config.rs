@@ -27,8 +27,15 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub status_interval: Duration,
-    /// Output of one step, at most (bytes).
+    /// Output of one step, at most (bytes); also what undoes it.
     pub step_bytes_max: usize,
+    /// One question with its default, at most (bytes).
+    pub question_bytes_max: usize,
+    /// Steps and questions of one task, at most; a tool that comes to one more fails.
+    pub journal_entries_max: usize,
+    /// Journal of one task, at most (bytes): outputs of steps and what undoes them, questions
+    /// and answers. A tool that writes more fails.
+    pub journal_bytes_max: usize,
     /// Result of a tool, at most (bytes), if its policy says nothing.
     pub result_bytes_max: usize,
     /// Status message, at most (bytes); more is cut.
@@ -44,6 +51,9 @@ impl Default for Config {
             publish_interval: Duration::from_secs(20),
             status_interval: Duration::from_millis(250),
             step_bytes_max: 1024 * 1024,
+            question_bytes_max: 64 * 1024,
+            journal_entries_max: 10_000,
+            journal_bytes_max: 16 * 1024 * 1024,
             result_bytes_max: 8 * 1024 * 1024,
             status_bytes_max: 1024,
         }
@@ -65,6 +75,20 @@ impl Config {
                 "worker.publish_interval: {:?} is not between 1s and 30s",
                 self.publish_interval
             ));
+        }
+        if self.journal_entries_max == 0 {
+            problems.push("worker.journal_entries_max: must be at least 1".to_owned());
+        }
+        for (field, bytes) in [
+            ("step_bytes_max", self.step_bytes_max),
+            ("question_bytes_max", self.question_bytes_max),
+        ] {
+            if bytes > self.journal_bytes_max {
+                problems.push(format!(
+                    "worker.{field}: {bytes} is more than journal_bytes_max, {}",
+                    self.journal_bytes_max
+                ));
+            }
         }
         problems
     }

@@ -1,58 +1,29 @@
 //! What a tool sees of its task: steps, questions, progress, and the wish that it stop.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::code::{self, reason};
 use protocol::input::{InputKind, InputResponses};
 use protocol::meta::ClientCapabilities;
 use protocol::progress::Progress;
 use protocol::tools::Tool as Definition;
-use protocol::{TaskId, code};
+use protocol::{ErrorObject, TaskId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use store::{JournalEntry, JournalKind, ParkedFor, Principal, StepSpec, ToolPolicy};
+use store::{JournalEntry, JournalKind, ParkedFor, Principal, StepSpec, ToolPolicy, UndoSpec};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{Backend, Begun, Unreachable};
+use crate::backend::{Backend, Begun, Ticket, Unreachable};
 use crate::error::{Ending, ToolError};
+use crate::process::Commands;
 use crate::question::{Answers, Elicited, Question};
-
-/// A named, externally visible act. Its key is unique in the task.
-#[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
-    key: &'a str,
-    idempotent: bool,
-}
-
-impl<'a> Step<'a> {
-    /// An act that must not be repeated when its end is unknown.
-    #[must_use]
-    pub fn new(key: &'a str) -> Self {
-        Self {
-            key,
-            idempotent: false,
-        }
-    }
-
-    /// An act that may be repeated with the same [`StepInfo::idempotency_key`].
-    #[must_use]
-    pub fn idempotent(mut self) -> Self {
-        self.idempotent = true;
-        self
-    }
-}
-
-/// What an act is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepInfo {
-    /// `task_id:step`, the same at every attempt: hand it to the outside.
-    pub idempotency_key: String,
-}
+use crate::replay::{Limits, Replay, drift};
+use crate::step::{Step, StepInfo};
 
 /// Who runs what, for whom.
 #[derive(Clone, Debug)]
@@ -64,7 +35,7 @@ pub(crate) struct About {
     pub(crate) offered: Option<InputResponses>,
     pub(crate) policy: ToolPolicy,
     pub(crate) definition: Definition,
-    pub(crate) step_bytes_max: usize,
+    pub(crate) limits: Limits,
 }
 
 /// A task as its tool sees it.
@@ -72,15 +43,15 @@ pub struct Context {
     about: About,
     backend: Arc<dyn Backend>,
     stop: CancellationToken,
-    journal: BTreeMap<i32, Vec<JournalEntry>>,
-    position: i32,
-    /// Keys used in this run; a step and a question may share one.
-    keys: BTreeSet<(&'static str, String)>,
+    commands: Commands,
+    replay: Replay,
     status: watch::Sender<String>,
     reports: u64,
-    /// A step that said it did not take effect: the journal knows nothing of it.
-    failed: Option<String>,
 }
+
+/// Stands in the journal for the output of a step that acted and put out too much. No JSON, so
+/// that nobody takes it for an output.
+const NOT_KEPT: &[u8] = b"not kept";
 
 /// Waits for `duration`, or until `stop` is cancelled.
 ///
@@ -110,20 +81,15 @@ impl Context {
         stop: CancellationToken,
         status: watch::Sender<String>,
     ) -> Self {
-        let mut by_seq: BTreeMap<i32, Vec<JournalEntry>> = BTreeMap::new();
-        for entry in journal {
-            by_seq.entry(entry.seq).or_default().push(entry);
-        }
+        let replay = Replay::new(journal, about.limits);
         Self {
             about,
             backend,
+            commands: Commands::alone(stop.clone()),
             stop,
-            journal: by_seq,
-            position: 0,
-            keys: BTreeSet::new(),
+            replay,
             status,
             reports: 0,
-            failed: None,
         }
     }
 
@@ -164,6 +130,12 @@ impl Context {
         self.stop.clone()
     }
 
+    /// What runs external commands, and ends them with this attempt.
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        self.commands.clone()
+    }
+
     /// Waits, but not beyond the wish that the work stop. Inside a step use [`pause`] with
     /// [`Context::cancelled`].
     ///
@@ -185,8 +157,7 @@ impl Context {
     /// The same with numbers of the tool's own.
     pub async fn report(&mut self, progress: Progress) {
         // What a replay says again was said before.
-        let last = self.journal.keys().next_back();
-        if last.is_some_and(|last| self.position <= *last) {
+        if self.replay.is_behind() {
             return;
         }
         if let Some(message) = &progress.message {
@@ -215,15 +186,11 @@ impl Context {
         T: Serialize + DeserializeOwned + Send,
         F: Future<Output = Result<T, ToolError>> + Send,
     {
-        let seq = self.next("step", step.key)?;
-        if let Some(entry) = self.replayed_step(seq, step)? {
-            if let Some(output) = entry.value.filter(|_| entry.done) {
-                return serde_json::from_slice(&output).map_err(|error| {
-                    drift(format!(
-                        "the journaled output of step \"{}\" does not fit: {error}",
-                        step.key
-                    ))
-                });
+        let seq = self.next(JournalKind::Step, step.key)?;
+        let replayed = self.replay.step(seq, step.key)?;
+        if let Some(entry) = &replayed {
+            if let Some(output) = entry.value.as_ref().filter(|_| entry.done) {
+                return read_output(step.key, output);
             }
             if !step.idempotent {
                 return Err(ToolError::in_doubt(step.key));
@@ -232,17 +199,28 @@ impl Context {
         if self.stop.is_cancelled() {
             return Err(ToolError::stopped());
         }
+        let how = step.undo.as_ref().map(|undo| undo.how.to_string());
+        let how_bytes = how.as_ref().map_or(0, String::len);
+        self.replay.check_undo(step.key, how_bytes)?;
+        if replayed.is_none() {
+            let bytes = step.key.len() + how_bytes;
+            self.replay.add(JournalKind::Step, step.key, bytes)?;
+        }
         let spec = StepSpec {
             key: step.key,
             seq,
             idempotent: step.idempotent,
+            undo: step
+                .undo
+                .as_ref()
+                .zip(how.as_ref())
+                .map(|(undo, how)| UndoSpec {
+                    how: how.as_bytes(),
+                    idempotent: undo.idempotent,
+                }),
         };
-        let ticket = match self
-            .backend
-            .begin_step(spec)
-            .await
-            .map_err(|e| unreachable(&e))?
-        {
+        let begun = self.backend.begin_step(spec).await;
+        let ticket = match begun.map_err(|e| unreachable(&e))? {
             Begun::Act(ticket) => ticket,
             Begun::InDoubt => return Err(ToolError::in_doubt(step.key)),
             Begun::Stop => return Err(ToolError::stopped()),
@@ -257,22 +235,26 @@ impl Context {
             }
             Err(ToolError(Ending::Unknown(_))) => return Err(ToolError::in_doubt(step.key)),
             Err(error) => {
-                self.backend
-                    .abandon_step(ticket)
-                    .await
-                    .map_err(|e| unreachable(&e))?;
-                self.failed = Some(step.key.to_owned());
+                let abandoned = self.backend.abandon_step(ticket).await;
+                abandoned.map_err(|e| unreachable(&e))?;
+                self.replay.step_failed(step.key);
                 return Err(error);
             }
         };
-        let bytes = self.encode(step.key, &output)?;
-        if self
-            .backend
-            .finish_step(ticket, &bytes)
-            .await
-            .map_err(|e| unreachable(&e))?
-        {
-            Ok(output)
+        match self.encode(step.key, &output) {
+            Ok(bytes) => self.finish_step(ticket, &bytes).await.map(|()| output),
+            Err(error) => {
+                // It did act: it is finished all the same, so that what it did can be undone.
+                self.finish_step(ticket, NOT_KEPT).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn finish_step(&self, ticket: Ticket, output: &[u8]) -> Result<(), ToolError> {
+        let finished = self.backend.finish_step(ticket, output).await;
+        if finished.map_err(|e| unreachable(&e))? {
+            Ok(())
         } else {
             Err(lost())
         }
@@ -320,19 +302,24 @@ impl Context {
         let Some(first) = questions.first() else {
             return Ok(Answers::default());
         };
-        let seq = self.next("question", &first.key)?;
+        let seq = self.next(JournalKind::Input, &first.key)?;
         for question in &questions[1..] {
-            self.claim_key("question", &question.key)?;
+            self.replay.take_key(JournalKind::Input, &question.key)?;
         }
-        let mut answers = self.replayed_answers(seq, &questions)?;
+        let mut answers = self.replay.answers(seq, &questions)?;
         let mut open = Vec::new();
         for question in &questions {
             if answers.contains_key(&question.key) {
                 continue;
             }
             let stored = self.stored(seq, question)?;
+            self.replay.check_question(&stored)?;
+            let bytes = stored.key.len() + stored.request.len();
+            self.replay.add(JournalKind::Input, &stored.key, bytes)?;
             match self.without_asking(parked_for, question, &stored)? {
                 Some((response, answered_by)) => {
+                    let bytes = response.get().len();
+                    self.replay.grow(JournalKind::Input, &stored.key, bytes)?;
                     let recorded = self
                         .backend
                         .record_answer(&stored, response.get().as_bytes(), answered_by)
@@ -396,7 +383,7 @@ impl Context {
             Some(default) => {
                 let text = String::from_utf8_lossy(default).into_owned();
                 let default = RawValue::from_string(text)
-                    .map_err(|e| ToolError::failed(code::INTERNAL_ERROR, e.to_string()))?;
+                    .map_err(|error| ToolError::refused(error.to_string()))?;
                 Ok(Some((default, "default")))
             }
             None => Err(cannot_ask(&question.key, kind)),
@@ -405,10 +392,7 @@ impl Context {
 
     fn stored(&self, seq: i32, question: &Question) -> Result<store::Question, ToolError> {
         question.request.check().map_err(|problem| {
-            ToolError::failed(
-                code::INTERNAL_ERROR,
-                format!("question \"{}\": {problem}", question.key),
-            )
+            ToolError::refused(format!("question \"{}\": {problem}", question.key))
         })?;
         Ok(store::Question {
             key: question.key.clone(),
@@ -426,98 +410,32 @@ impl Context {
     }
 
     /// The next place in the journal, for an entry of this key.
-    fn next(&mut self, kind: &'static str, key: &str) -> Result<i32, ToolError> {
-        if let Some(failed) = &self.failed {
-            if self.stop.is_cancelled() {
-                return Err(ToolError::stopped());
-            }
-            let message = format!(
-                "{kind} \"{key}\" comes after step \"{failed}\" has failed, of which the journal \
-                 knows nothing: end the try, or put what may go wrong into the step's output"
-            );
-            return Err(ToolError::failed(code::INTERNAL_ERROR, message));
-        }
-        self.claim_key(kind, key)?;
-        let seq = self.position;
-        self.position += 1;
-        Ok(seq)
-    }
-
-    fn claim_key(&mut self, kind: &'static str, key: &str) -> Result<(), ToolError> {
-        if key.is_empty() || key.len() > 200 {
-            return Err(drift(format!(
-                "the key \"{key}\" is not between 1 and 200 bytes long"
-            )));
-        }
-        if self.keys.insert((kind, key.to_owned())) {
-            Ok(())
-        } else {
-            Err(drift(format!("{kind} \"{key}\" comes twice")))
-        }
-    }
-
-    fn replayed_step(&self, seq: i32, step: Step<'_>) -> Result<Option<JournalEntry>, ToolError> {
-        let Some(entries) = self.journal.get(&seq) else {
-            return Ok(None);
+    fn next(&mut self, kind: JournalKind, key: &str) -> Result<i32, ToolError> {
+        let Some(failed) = self.replay.failed() else {
+            return self.replay.next(kind, key);
         };
-        match entries.as_slice() {
-            [entry] if entry.kind == JournalKind::Step && entry.key == step.key => {
-                Ok(Some(entry.clone()))
-            }
-            others => Err(drift(format!(
-                "the tool comes to step \"{}\" where its journal holds {}",
-                step.key,
-                describe(others)
-            ))),
+        if self.stop.is_cancelled() {
+            return Err(ToolError::stopped());
         }
+        let what = match kind {
+            JournalKind::Step => "step",
+            JournalKind::Input => "question",
+        };
+        Err(ToolError::refused(format!(
+            "{what} \"{key}\" comes after step \"{failed}\" has failed, of which the journal \
+             knows nothing: end the try, or put what may go wrong into the step's output"
+        )))
     }
 
-    fn replayed_answers(
-        &self,
-        seq: i32,
-        questions: &[Question],
-    ) -> Result<BTreeMap<String, Box<RawValue>>, ToolError> {
-        let mut answers = BTreeMap::new();
-        for entry in self.journal.get(&seq).into_iter().flatten() {
-            let asked = questions.iter().any(|question| question.key == entry.key);
-            if entry.kind != JournalKind::Input || !asked {
-                let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
-                return Err(drift(format!(
-                    "the tool asks {keys:?} where its journal holds {}",
-                    describe(std::slice::from_ref(entry))
-                )));
-            }
-            let answer = entry.value.as_ref().and_then(|value| {
-                RawValue::from_string(String::from_utf8_lossy(value).into_owned()).ok()
-            });
-            let Some(answer) = answer else {
-                return Err(drift(format!(
-                    "question \"{}\" has no answer yet",
-                    entry.key
-                )));
-            };
-            answers.insert(entry.key.clone(), answer);
-        }
-        Ok(answers)
+    /// The tool has a result: nothing may be left in its journal that it did not come to.
+    pub(crate) fn finish(&self) -> Result<(), ToolError> {
+        self.replay.finish()
     }
 
-    fn encode<T: Serialize>(&self, key: &str, output: &T) -> Result<Vec<u8>, ToolError> {
-        let bytes = serde_json::to_vec(output).map_err(|error| {
-            ToolError::failed(
-                code::INTERNAL_ERROR,
-                format!("output of step \"{key}\": {error}"),
-            )
-        })?;
-        let max = self.about.step_bytes_max;
-        if bytes.len() > max {
-            return Err(ToolError::failed(
-                code::INTERNAL_ERROR,
-                format!(
-                    "output of step \"{key}\" is {} bytes long; {max} are allowed",
-                    bytes.len()
-                ),
-            ));
-        }
+    fn encode<T: Serialize>(&mut self, key: &str, output: &T) -> Result<Vec<u8>, ToolError> {
+        let bytes = serde_json::to_vec(output)
+            .map_err(|error| ToolError::refused(format!("output of step \"{key}\": {error}")))?;
+        self.replay.take_output(key, bytes.len())?;
         Ok(bytes)
     }
 
@@ -528,26 +446,25 @@ impl Context {
     }
 }
 
-fn describe(entries: &[JournalEntry]) -> String {
-    let words: Vec<String> = entries
-        .iter()
-        .map(|entry| match entry.kind {
-            JournalKind::Step => format!("step \"{}\"", entry.key),
-            JournalKind::Input => format!("question \"{}\"", entry.key),
-        })
-        .collect();
-    words.join(", ")
-}
-
-fn drift(message: String) -> ToolError {
-    ToolError::reason("journal_drift", message)
+fn read_output<T: DeserializeOwned>(key: &str, output: &[u8]) -> Result<T, ToolError> {
+    if output == NOT_KEPT {
+        let message = format!("output of step \"{key}\" was too large to be kept");
+        return Err(ToolError::reason(reason::JOURNAL_FULL, message));
+    }
+    serde_json::from_slice(output).map_err(|error| {
+        drift(format!(
+            "the journaled output of step \"{key}\" does not fit: {error}"
+        ))
+    })
 }
 
 fn cannot_ask(key: &str, kind: Option<InputKind>) -> ToolError {
     let required = kind.map(InputKind::required_capability).unwrap_or_default();
-    ToolError::failed_with(
-        code::MISSING_CAPABILITY,
-        format!("question \"{key}\" cannot be asked: the client did not declare the capability"),
-        json!({ "requiredCapabilities": required }),
-    )
+    let message =
+        format!("question \"{key}\" cannot be asked: the client did not declare the capability");
+    ToolError(Ending::Refused(ErrorObject {
+        code: code::MISSING_CAPABILITY,
+        message,
+        data: Some(json!({ "requiredCapabilities": required })),
+    }))
 }

@@ -1,6 +1,7 @@
 //! How a tool ends other than with a result.
 
 use protocol::ErrorObject;
+use protocol::code::{self, reason};
 use serde_json::{Value, json};
 
 /// The end of an attempt without a result.
@@ -13,9 +14,12 @@ pub struct ToolError(pub(crate) Ending);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ending {
-    /// The task fails with this error.
+    /// The task fails with this error of the tool's, unless its code is one to be tried again.
     #[error("{}", .0.message)]
     Failed(ErrorObject),
+    /// The task fails with this error of ours: another try would come to the same.
+    #[error("{}", .0.message)]
+    Refused(ErrorObject),
     /// Another try may help.
     #[error("{0}")]
     Retry(String),
@@ -32,7 +36,8 @@ pub(crate) enum Ending {
 
 impl ToolError {
     /// The task fails with a JSON-RPC error. Codes from -32768 to -32000 are reserved by
-    /// JSON-RPC; use `-32603` or a code of your own outside of them.
+    /// JSON-RPC; use `-32603` or a code of your own outside of them. Codes among the policy's
+    /// `retry_codes` are tried again.
     #[must_use]
     pub fn failed(code: i64, message: impl Into<String>) -> Self {
         Self(Ending::Failed(ErrorObject::new(code, message)))
@@ -62,20 +67,32 @@ impl ToolError {
         Self(Ending::Unknown(message.into()))
     }
 
-    /// A failure of ours, with its reason for programs.
-    pub(crate) fn reason(reason: &str, message: impl Into<String>) -> Self {
-        Self::failed_with(
-            protocol::code::INTERNAL_ERROR,
+    /// A failure of ours: the tool asks for something that cannot be.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self(Ending::Refused(ErrorObject::new(
+            code::INTERNAL_ERROR,
             message,
-            json!({ "reason": reason }),
-        )
+        )))
+    }
+
+    /// The same with data for programs.
+    pub(crate) fn refused_with(message: impl Into<String>, data: Value) -> Self {
+        Self(Ending::Refused(ErrorObject {
+            code: code::INTERNAL_ERROR,
+            message: message.into(),
+            data: Some(data),
+        }))
+    }
+
+    /// The same with its reason.
+    pub(crate) fn reason(reason: &str, message: impl Into<String>) -> Self {
+        Self::refused_with(message, json!({ "reason": reason }))
     }
 
     pub(crate) fn in_doubt(step: &str) -> Self {
-        Self::failed_with(
-            protocol::code::INTERNAL_ERROR,
+        Self::refused_with(
             format!("step \"{step}\" started and its end is unknown: it may have taken effect"),
-            json!({ "reason": "step_in_doubt", "step": step }),
+            json!({ "reason": reason::STEP_IN_DOUBT, "step": step }),
         )
     }
 
@@ -91,7 +108,7 @@ impl ToolError {
     #[must_use]
     pub fn as_failed(&self) -> Option<&ErrorObject> {
         match &self.0 {
-            Ending::Failed(error) => Some(error),
+            Ending::Failed(error) | Ending::Refused(error) => Some(error),
             Ending::Retry(_) | Ending::Unknown(_) | Ending::Parked | Ending::Stopped => None,
         }
     }

@@ -36,8 +36,9 @@ pub(crate) struct Job {
     order: watch::Sender<Order>,
     renewed: Mutex<Instant>,
     told: Mutex<Option<Instant>>,
-    /// By then even a tool that must be dropped has ended.
-    overdue: Instant,
+    /// By then even work that must be dropped has ended.
+    overdue: Mutex<Instant>,
+    stop_grace: Duration,
     /// The tool runs. Before and after there is only its row to read and write.
     at_work: AtomicBool,
     /// Its questions are being asked: the row may be parked already.
@@ -75,7 +76,10 @@ impl Job {
         raised
     }
 
-    pub(crate) fn work_begins(&self) {
+    /// The tool's code begins to run, and may take this long.
+    pub(crate) fn work_begins(&self, limit: Duration) {
+        let overdue = Instant::now() + limit + self.stop_grace;
+        *self.overdue.lock().unwrap_or_else(PoisonError::into_inner) = overdue;
         self.at_work.store(true, Ordering::Relaxed);
     }
 
@@ -96,20 +100,22 @@ impl Job {
 
     /// Whether its work should have ended long ago.
     fn is_stuck(&self, patience: Duration) -> bool {
+        let overdue = *self.overdue.lock().unwrap_or_else(PoisonError::into_inner);
         self.at_work.load(Ordering::Relaxed)
             && (self.told().is_some_and(|told| told.elapsed() > patience)
-                || Instant::now() > self.overdue + patience)
+                || Instant::now() > overdue + patience)
     }
 
     fn renew(&self, sent: Instant) {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = sent;
     }
 
-    fn unrenewed(&self) -> Duration {
-        self.renewed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .elapsed()
+    /// Until when the work may go on if the lease, which lasts this long, is not renewed: somewhat
+    /// less than the lease, so that all of it has ended when another may claim the task.
+    pub(crate) fn may_work_until(&self, lease: Duration) -> Instant {
+        let margin = (lease / 4).min(Duration::from_secs(2));
+        let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        renewed + (lease - margin)
     }
 }
 
@@ -159,12 +165,12 @@ impl Leases {
 
     /// Keeps the lease of a claim that was asked for at `sent`.
     pub(crate) fn keep(&self, claim: Arc<Claim>, sent: Instant) -> Kept {
-        let overdue = sent + claim.work_left + self.stop_grace;
         let job = Arc::new(Job {
             order: watch::Sender::new(Order::Work),
             renewed: Mutex::new(sent),
             told: Mutex::default(),
-            overdue,
+            overdue: Mutex::new(sent),
+            stop_grace: self.stop_grace,
             at_work: AtomicBool::new(false),
             parking: AtomicBool::new(false),
             claim,
@@ -274,7 +280,9 @@ impl Leases {
             }
             Some(stop) => {
                 job.renew(sent);
+                // A stop does not end undoing: it may be what it began with.
                 if let Some(reason) = stop
+                    && !job.claim.undoing
                     && job.tell(Order::Stop)
                 {
                     tracing::info!(task.id = %job.claim.id(), reason = reason.as_str(), "told to stop");
@@ -287,11 +295,10 @@ impl Leases {
     /// before Postgres may give it to another, whatever it can or cannot reach.
     async fn watch_clock(&self) {
         let lease = self.store.config().lease;
-        let margin = (lease / 4).min(Duration::from_secs(2));
         loop {
             tokio::time::sleep(CLOCK).await;
             for job in self.all() {
-                if job.unrenewed() > lease.saturating_sub(margin) && job.tell(Order::Lost) {
+                if Instant::now() > job.may_work_until(lease) && job.tell(Order::Lost) {
                     self.metrics.leases_lost.with_label_values(&["clock"]).inc();
                     tracing::warn!(task.id = %job.claim.id(), "lease not renewed in time: the work is dropped");
                 }

@@ -70,33 +70,42 @@
 
 mod attempt;
 mod backend;
+mod compensate;
 pub mod config;
 mod context;
+mod drive;
 mod error;
 mod lease;
 mod metrics;
+pub mod process;
 mod publish;
 mod pull;
 mod question;
+mod replay;
+mod settle;
+mod step;
 mod store_backend;
 pub mod testkit;
 mod threads;
 mod tool;
+mod undo;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use async_trait::async_trait;
 pub use config::Config;
-pub use context::{Context, Step, StepInfo, pause};
+pub use context::{Context, pause};
 pub use error::ToolError;
 pub use protocol::input::InputRequest;
 pub use protocol::progress::Progress;
 pub use protocol::tools::{CallToolResult, Content, Tool as Definition, ToolAnnotations};
 pub use question::{Answers, Elicited, Question};
-pub use store::{Backoff, OnLost, TaskSupport, ToolPolicy, ToolSpec};
+pub use step::{Step, StepInfo, Undo};
+pub use store::{Backoff, OnLost, OnPanic, TaskSupport, ToolPolicy, ToolSpec};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Arguments, BadTool, Tool, ToolSet};
+pub use undo::Undoing;
 
 use queue::Queue;
 use store::Store;

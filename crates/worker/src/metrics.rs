@@ -25,5 +25,9 @@ telemetry::metrics! {
         heartbeats: IntCounterVec = "mcp_tasks_worker_heartbeats_total" ["result"],
         /// Seconds from the wish that a job stop to the end of its work.
         stop_seconds: Histogram = "mcp_tasks_worker_stop_seconds" in WORK_SECONDS,
+        /// Tries to undo a finished step, by tool and outcome: `undone`, `retried` or `failed` (for good).
+        undos: IntCounterVec = "mcp_tasks_undos_total" ["tool", "outcome"],
+        /// Steps that began and whose end stayed unknown, so that their task failed, by tool.
+        steps_in_doubt: IntCounterVec = "mcp_tasks_steps_in_doubt_total" ["tool"],
     }
 }

@@ -3,29 +3,40 @@
 //! Tools run on threads of their own, but what they ask for is done on the worker's: a connection
 //! is driven by the runtime that opened it, and one opened among tools would stall with them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use protocol::progress::Progress;
 use queue::Queue;
-use store::{Begin, Claim, Parked, ParkedFor, StepSpec, Store, Write};
+use store::{Begin, Claim, Parked, ParkedFor, StepSpec, Store, UndoSpec, Write};
 use tokio::runtime::Handle;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument;
 
+use crate::attempt::Parts;
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
 use crate::lease::Job;
 
 /// One attempt's claim, and what it writes through.
 pub(crate) struct StoreBackend {
-    pub(crate) store: Store,
-    pub(crate) queue: Queue,
-    pub(crate) job: Arc<Job>,
-    pub(crate) started: Instant,
-    pub(crate) status_bytes_max: usize,
+    store: Store,
+    queue: Queue,
+    job: Arc<Job>,
+    started: Instant,
+    status_bytes_max: usize,
     /// The worker's own runtime.
-    pub(crate) home: Handle,
+    home: Handle,
+    /// How acts ended, on the way to the journal: not given up when the tool is.
+    records: TaskTracker,
+    open: Arc<Mutex<Option<OpenStep>>>,
+}
+
+/// A step that began and whose end is not in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenStep {
+    pub(crate) key: String,
+    pub(crate) idempotent: bool,
 }
 
 fn done(write: Result<Write, store::Error>) -> Result<bool, Unreachable> {
@@ -33,6 +44,55 @@ fn done(write: Result<Write, store::Error>) -> Result<bool, Unreachable> {
 }
 
 impl StoreBackend {
+    pub(crate) fn new(parts: &Parts, job: &Arc<Job>, started: Instant) -> Self {
+        // One that may not be repeated does not come this far.
+        let open = job.claim.open_step.clone().map(|key| OpenStep {
+            key,
+            idempotent: true,
+        });
+        Self {
+            store: parts.store.clone(),
+            queue: parts.queue.clone(),
+            job: Arc::clone(job),
+            started,
+            status_bytes_max: parts.config.status_bytes_max,
+            home: Handle::current(),
+            records: TaskTracker::new(),
+            open: Arc::new(Mutex::new(open)),
+        }
+    }
+
+    /// The step that is open now that the tool has ended: an act that it dropped, or whose end
+    /// could not be journaled.
+    pub(crate) async fn open_step(&self) -> Option<OpenStep> {
+        self.records.close();
+        self.records.wait().await;
+        lock(&self.open).clone()
+    }
+
+    /// Journals how an act ended, also when the tool is dropped meanwhile: that it acted stays
+    /// true, and what the journal knows of is in no doubt.
+    async fn record(
+        &self,
+        write: impl Future<Output = Result<Write, store::Error>> + Send + 'static,
+    ) -> Result<bool, Unreachable> {
+        let open = Arc::clone(&self.open);
+        let recording = async move {
+            let written = write.await;
+            if matches!(written, Ok(Write::Done)) {
+                *lock(&open) = None;
+            }
+            done(written)
+        };
+        let recording = recording.in_current_span();
+        match self.records.spawn_on(recording, &self.home).await {
+            Ok(recorded) => recorded,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The worker's runtime ends, and this process with it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     fn claim(&self) -> Arc<Claim> {
         Arc::clone(&self.job.claim)
     }
@@ -57,16 +117,28 @@ impl Backend for StoreBackend {
     async fn begin_step(&self, step: StepSpec<'_>) -> Result<Begun, Unreachable> {
         let (store, claim) = (self.store.clone(), self.claim());
         let (key, seq, idempotent) = (step.key.to_owned(), step.seq, step.idempotent);
+        let undo = step.undo.map(|undo| (undo.how.to_vec(), undo.idempotent));
         let begun = self.at_home(async move {
+            let undo = undo.as_ref().map(|(how, idempotent)| UndoSpec {
+                how,
+                idempotent: *idempotent,
+            });
             let step = StepSpec {
                 key: &key,
                 seq,
                 idempotent,
+                undo,
             };
             store.begin_step(&claim, step).await
         });
         Ok(match begun.await.map_err(Unreachable)? {
-            Begin::Act(permit) => Begun::Act(Ticket::Stored(permit)),
+            Begin::Act(permit) => {
+                *lock(&self.open) = Some(OpenStep {
+                    key: step.key.to_owned(),
+                    idempotent,
+                });
+                Begun::Act(Ticket::Stored(permit))
+            }
             Begin::InDoubt => Begun::InDoubt,
             Begin::Stop => Begun::Stop,
         })
@@ -78,9 +150,8 @@ impl Backend for StoreBackend {
         };
         let (store, claim) = (self.store.clone(), self.claim());
         let output = output.to_vec();
-        let finished =
-            self.at_home(async move { store.finish_step(&claim, permit, &output).await });
-        done(finished.await)
+        self.record(async move { store.finish_step(&claim, permit, &output).await })
+            .await
     }
 
     async fn abandon_step(&self, ticket: Ticket) -> Result<bool, Unreachable> {
@@ -88,10 +159,8 @@ impl Backend for StoreBackend {
             return Ok(false);
         };
         let (store, claim) = (self.store.clone(), self.claim());
-        done(
-            self.at_home(async move { store.abandon_step(&claim, permit).await })
-                .await,
-        )
+        self.record(async move { store.abandon_step(&claim, permit).await })
+            .await
     }
 
     async fn park(
@@ -150,6 +219,10 @@ impl Backend for StoreBackend {
         self.at_home(async move { queue.progress(id, &json).await })
             .await;
     }
+}
+
+fn lock(open: &Mutex<Option<OpenStep>>) -> MutexGuard<'_, Option<OpenStep>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The longest beginning of at most `max` bytes.

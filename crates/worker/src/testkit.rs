@@ -1,7 +1,7 @@
 //! Runs a tool without servers: a journal in memory, and a client that answers from a script.
 //!
 //! The tool runs as it would in a worker: from the top again after every question, with its
-//! finished steps replayed.
+//! finished steps replayed; and what they did is undone when it ends without a result.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,9 +18,15 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
+use crate::compensate::{Verdict, verdict};
+use crate::config::Config;
 use crate::context::{About, Context};
+use crate::drive::Work;
 use crate::error::ToolError;
-use crate::tool::{Arguments, Tool};
+use crate::process::Commands;
+use crate::replay::Limits;
+use crate::tool::{Arguments, Tool, call};
+use crate::undo::Undoing;
 
 /// Attempts after which a tool that keeps asking is given up.
 const ATTEMPTS_MAX: i32 = 100;
@@ -32,6 +38,7 @@ pub struct Kit {
     capabilities: Value,
     answers: BTreeMap<String, Value>,
     journal: Vec<JournalEntry>,
+    cancel_at: Option<String>,
 }
 
 /// What came of it.
@@ -48,6 +55,16 @@ struct World {
     asked: Vec<(String, Value)>,
     statuses: Vec<String>,
     progress: Vec<Progress>,
+    undos: BTreeMap<String, Declared>,
+    undone: Vec<String>,
+    not_undone: Vec<(String, String)>,
+}
+
+/// An undo that a step declared.
+#[derive(Clone, Debug)]
+struct Declared {
+    how: Bytes,
+    idempotent: bool,
 }
 
 impl Kit {
@@ -70,6 +87,7 @@ impl Kit {
             }),
             answers: BTreeMap::new(),
             journal: Vec::new(),
+            cancel_at: None,
         }
     }
 
@@ -108,21 +126,25 @@ impl Kit {
         self
     }
 
+    /// The client cancels just before the tool comes to the step or question of this key.
+    #[must_use]
+    pub fn cancel_at(mut self, key: &str) -> Self {
+        self.cancel_at = Some(key.to_owned());
+        self
+    }
+
     fn push(&mut self, key: &str, done: bool, idempotent: bool, value: Option<Value>) {
         let seq = i32::try_from(self.journal.len()).unwrap_or(i32::MAX);
         let value = value.map(|value| Bytes::from(value.to_string()));
-        let (kind, key) = (JournalKind::Step, key.to_owned());
         self.journal.push(JournalEntry {
-            kind,
-            key,
-            seq,
             done,
             idempotent,
-            value,
+            ..entry(JournalKind::Step, key, seq, value)
         });
     }
 
-    /// Runs it until it ends, or asks something that the client has no answer to.
+    /// Runs it until it ends, asks something that the client has no answer to, or wants another
+    /// try. When it ends without a result, its finished steps are undone.
     pub async fn run(self) -> Run {
         let world = World {
             journal: self.journal.clone(),
@@ -131,6 +153,7 @@ impl Kit {
         let backend = Arc::new(KitBackend {
             world: Mutex::new(world),
             answers: self.answers.clone(),
+            cancel_at: self.cancel_at.clone(),
         });
         let id = TaskId::new(0);
         let mut attempt = 0;
@@ -139,7 +162,7 @@ impl Kit {
             let outcome = match self.context(id, attempt, &backend) {
                 Ok(mut context) => {
                     let arguments = Arguments::new(Bytes::from(self.arguments.to_string()));
-                    self.tool.call(&mut context, arguments).await
+                    call(&*self.tool, &mut context, arguments).await
                 }
                 Err(error) => Err(error),
             };
@@ -148,8 +171,70 @@ impl Kit {
                 break outcome;
             }
         };
+        if let Err(error) = &outcome
+            && !error.is_parked()
+            && !error.is_retryable()
+        {
+            self.undo(id, &backend).await;
+        }
         let world = std::mem::take(&mut *backend.lock());
         Run { outcome, world }
+    }
+
+    /// Undoes the finished steps that declared how, the last one first.
+    async fn undo(&self, id: TaskId, backend: &KitBackend) {
+        let (mut finished, undos) = {
+            let world = backend.lock();
+            let finished = world.journal.iter().filter(|entry| entry.done);
+            (finished.cloned().collect::<Vec<_>>(), world.undos.clone())
+        };
+        finished.sort_by_key(|entry| std::cmp::Reverse(entry.seq));
+        for entry in finished {
+            let declared = undos.get(&entry.key);
+            let Some(declared) = declared.filter(|_| entry.kind == JournalKind::Step) else {
+                continue;
+            };
+            let undone = self.undo_step(id, &entry, declared).await;
+            let mut world = backend.lock();
+            match undone {
+                Ok(()) => world.undone.push(entry.key),
+                Err(why) => world.not_undone.push((entry.key, why)),
+            }
+        }
+    }
+
+    /// Without a pause between tries.
+    async fn undo_step(
+        &self,
+        id: TaskId,
+        entry: &JournalEntry,
+        declared: &Declared,
+    ) -> Result<(), String> {
+        let policy = self.tool.spec().policy;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut undoing = Undoing {
+                task_id: id,
+                principal: caller(),
+                arguments: Arguments::new(Bytes::from(self.arguments.to_string())),
+                step: entry.key.clone(),
+                how: declared.how.clone(),
+                output: entry.value.clone().unwrap_or_default(),
+                tries,
+                stop: CancellationToken::new(),
+                commands: Commands::alone(CancellationToken::new()),
+            };
+            let ended = Work::Ended(self.tool.undo(&mut undoing).await);
+            match verdict(ended, &policy, declared.idempotent) {
+                Verdict::Undone => return Ok(()),
+                Verdict::GiveUp(why) => return Err(why),
+                Verdict::Again(why) if tries >= i32::from(policy.undo_tries_max) => {
+                    return Err(why);
+                }
+                Verdict::Again(_) => {}
+            }
+        }
     }
 
     fn context(
@@ -163,13 +248,13 @@ impl Kit {
         let about = About {
             id,
             attempt,
-            principal: Principal::verified("kit".to_owned(), "caller".to_owned(), None),
+            principal: caller(),
             capabilities: ClientCapabilities::parse(capabilities.as_bytes())
                 .map_err(|error| ToolError::failed(code::INTERNAL_ERROR, error.to_string()))?,
             offered: None,
             policy: spec.policy,
             definition: spec.definition,
-            step_bytes_max: 1024 * 1024,
+            limits: Limits::from(&Config::default()),
         };
         let journal = backend.lock().journal.clone();
         let status = watch::Sender::new(String::new());
@@ -205,6 +290,18 @@ impl Run {
         &self.world.asked
     }
 
+    /// Keys of the steps that were undone, in order.
+    #[must_use]
+    pub fn undone(&self) -> Vec<&str> {
+        self.world.undone.iter().map(String::as_str).collect()
+    }
+
+    /// Steps that could not be undone: key and why.
+    #[must_use]
+    pub fn not_undone(&self) -> &[(String, String)] {
+        &self.world.not_undone
+    }
+
     /// The progress that was reported.
     #[must_use]
     pub fn progress(&self) -> &[Progress] {
@@ -212,9 +309,28 @@ impl Run {
     }
 }
 
+fn caller() -> Principal {
+    Principal::verified("kit".to_owned(), "caller".to_owned(), None)
+}
+
+/// An unfinished one if it has no value.
+fn entry(kind: JournalKind, key: &str, seq: i32, value: Option<Bytes>) -> JournalEntry {
+    let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
+    JournalEntry {
+        kind,
+        key: key.to_owned(),
+        seq,
+        done: value.is_some(),
+        idempotent: false,
+        bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        value,
+    }
+}
+
 struct KitBackend {
     world: Mutex<World>,
     answers: BTreeMap<String, Value>,
+    cancel_at: Option<String>,
 }
 
 impl KitBackend {
@@ -234,32 +350,32 @@ impl KitBackend {
         let request = serde_json::from_slice(&question.request).unwrap_or_default();
         let mut world = self.lock();
         world.asked.push((question.key.clone(), request));
-        world.journal.push(JournalEntry {
-            kind: JournalKind::Input,
-            key: question.key.clone(),
-            seq: question.seq,
-            done: response.is_some(),
-            idempotent: false,
-            value: response,
-        });
+        let asked = entry(JournalKind::Input, &question.key, question.seq, response);
+        world.journal.push(asked);
     }
 }
 
 #[async_trait]
 impl Backend for KitBackend {
     async fn begin_step(&self, step: StepSpec<'_>) -> Result<Begun, Unreachable> {
+        if self.cancel_at.as_deref() == Some(step.key) {
+            return Ok(Begun::Stop);
+        }
         let mut world = self.lock();
         world.acts.push(step.key.to_owned());
+        if let Some(undo) = step.undo {
+            let declared = Declared {
+                how: Bytes::copy_from_slice(undo.how),
+                idempotent: undo.idempotent,
+            };
+            world.undos.insert(step.key.to_owned(), declared);
+        }
         world
             .journal
             .retain(|entry| entry.kind == JournalKind::Input || entry.key != step.key);
         world.journal.push(JournalEntry {
-            kind: JournalKind::Step,
-            key: step.key.to_owned(),
-            seq: step.seq,
-            done: false,
             idempotent: step.idempotent,
-            value: None,
+            ..entry(JournalKind::Step, step.key, step.seq, None)
         });
         Ok(Begun::Act(Ticket::Kit(step.key.to_owned())))
     }
@@ -291,6 +407,10 @@ impl Backend for KitBackend {
     }
 
     async fn park(&self, _: ParkedFor, questions: &[store::Question]) -> Result<bool, Unreachable> {
+        let cancelled = |q: &store::Question| self.cancel_at.as_deref() == Some(&q.key);
+        if questions.iter().any(cancelled) {
+            return Ok(false);
+        }
         for question in questions {
             let response = self.answers.get(&question.key);
             self.question(
@@ -307,14 +427,9 @@ impl Backend for KitBackend {
         response: &[u8],
         _answered_by: &str,
     ) -> Result<bool, Unreachable> {
-        self.lock().journal.push(JournalEntry {
-            kind: JournalKind::Input,
-            key: question.key.clone(),
-            seq: question.seq,
-            done: true,
-            idempotent: false,
-            value: Some(Bytes::copy_from_slice(response)),
-        });
+        let response = Some(Bytes::copy_from_slice(response));
+        let answered = entry(JournalKind::Input, &question.key, question.seq, response);
+        self.lock().journal.push(answered);
         Ok(true)
     }
 

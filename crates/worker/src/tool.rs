@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::error::ToolError;
+use crate::undo::Undoing;
 
 /// Work that a client can call for.
 ///
@@ -32,6 +33,20 @@ pub trait Tool: Send + Sync + 'static {
         context: &mut Context,
         arguments: Arguments,
     ) -> Result<CallToolResult, ToolError>;
+
+    /// Undoes one finished step that declared how ([`crate::Step::undo`]), because its task ends
+    /// without a result. Called for the last such step first.
+    ///
+    /// # Errors
+    /// Every error says that nothing was undone, but for [`ToolError::outcome_unknown`]. It is
+    /// tried again after [`ToolError::retryable`] and the policy's `retry_codes`, or when the
+    /// outcome is unknown and the undo idempotent; anything else gives it up for good.
+    async fn undo(&self, undoing: &mut Undoing) -> Result<(), ToolError> {
+        Err(ToolError::refused(format!(
+            "step \"{}\" declared an undo, and its tool implements none",
+            undoing.step()
+        )))
+    }
 }
 
 /// The arguments of a call: one JSON object, already checked against the tool's schema.
@@ -64,6 +79,17 @@ impl Arguments {
     pub fn as_json(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Runs the tool from the top: a result counts only if it came through its whole journal.
+pub(crate) async fn call(
+    tool: &dyn Tool,
+    context: &mut Context,
+    arguments: Arguments,
+) -> Result<CallToolResult, ToolError> {
+    let result = tool.call(context, arguments).await?;
+    context.finish()?;
+    Ok(result)
 }
 
 /// A tool with its specification, asked once.

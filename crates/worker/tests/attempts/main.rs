@@ -3,8 +3,13 @@
 
 extern crate mcp_tasks_worker as worker;
 
+mod bounds;
 mod endings;
 mod journal;
+mod kit;
 mod losses;
+mod retries;
 mod stops;
+mod undo;
+mod undo_losses;
 mod world;

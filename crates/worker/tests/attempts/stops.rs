@@ -156,3 +156,114 @@ async fn a_drain_hands_back_without_spending_a_try() {
     assert_eq!(world.column(id, "tries").await, "0");
     assert_eq!(world.acts(), ["first"]);
 }
+
+/// From the acknowledged cancel to the tool's token. The heartbeat is far away, so that it is
+/// Redis that tells it.
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_tells_of_a_cancel_at_once() {
+    let database = harness::postgres::test_database(crate::world::migrate)
+        .await
+        .unwrap();
+    let rare = store::Config {
+        lease: Duration::from_secs(90),
+        heartbeat: Duration::from_secs(30),
+        ..crate::world::config(database.url())
+    };
+    let world = World::over(rare).await;
+    let _worker = world.worker(ToolPolicy::default(), WAITS);
+    let id = world.start(&ToolPolicy::default()).await;
+    world.wait_act("working").await;
+    // The look at the row with which listening begins is over.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.store.cancel(&world.alice, id).await.unwrap();
+    let acknowledged = Instant::now();
+    world.queue.stop(id).await;
+    world.wait_act("told").await;
+    let latency = acknowledged.elapsed();
+    println!("cancel to token with redis: {latency:?}");
+    assert!(latency < Duration::from_secs(5), "{latency:?}");
+    world.wait(id, &["cancelled"]).await;
+}
+
+/// Without Redis the next heartbeat tells it.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_redis_the_next_heartbeat_tells_of_a_cancel() {
+    let world = World::new().await;
+    let worker = world.worker(ToolPolicy::default(), WAITS);
+    let id = world.start(&ToolPolicy::default()).await;
+    world.wait_act("working").await;
+    world.redis.lock().unwrap().kill9();
+    let beats = || worker.counter("mcp_tasks_worker_heartbeats_total", "result=\"ok\"");
+    let before = beats();
+    harness::wait::until("a heartbeat without redis", SOON, async || {
+        (beats() > before + 1).then_some(())
+    })
+    .await
+    .unwrap();
+    world.store.cancel(&world.alice, id).await.unwrap();
+    let (acknowledged, before) = (Instant::now(), beats());
+    world.wait_act("told").await;
+    let (latency, heartbeats) = (acknowledged.elapsed(), beats() - before);
+    println!("cancel to token without redis: {latency:?}, {heartbeats} heartbeats");
+    // One may have been under way.
+    assert!(heartbeats <= 2, "{heartbeats} heartbeats");
+    world.wait(id, &["cancelled"]).await;
+}
+
+const WAITS: crate::world::Body = |world, context| {
+    Box::pin(async move {
+        world.act("working");
+        context.cancelled().cancelled().await;
+        world.act("told");
+        Err(ToolError::retryable("told to stop"))
+    })
+};
+
+/// An act that happened is in no doubt because its tool was dropped while the journal was slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_act_on_its_way_into_the_journal_is_in_no_doubt() {
+    let database = harness::postgres::test_database(crate::world::migrate)
+        .await
+        .unwrap();
+    let patient = store::Config {
+        lease: Duration::from_secs(9),
+        heartbeat: Duration::from_millis(300),
+        ..crate::world::config(database.url())
+    };
+    let world = World::over(patient).await;
+    let _worker = world.worker(ToolPolicy::default(), |world, context| {
+        Box::pin(async move {
+            let stop = context.cancelled();
+            context
+                .step(Step::new("launch"), |_| async {
+                    stop.cancelled().await;
+                    world.act("launch");
+                    Ok(())
+                })
+                .await?;
+            done()
+        })
+    });
+    let id = world.start(&ToolPolicy::default()).await;
+    world.wait_column(id, "open_step", "launch").await;
+    // Longer than the grace after which the tool is dropped.
+    let slow = format!(
+        "WITH held AS MATERIALIZED (SELECT 1 FROM steps WHERE task_id = '{id}' FOR UPDATE) \
+         SELECT pg_sleep(2) FROM held"
+    );
+    let cancelled = async {
+        let sleeps = format!(
+            "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%{id}%'"
+        );
+        harness::wait::until("the lock", SOON, async || {
+            (!world.rows(&sleeps).await.is_empty()).then_some(())
+        })
+        .await
+        .unwrap();
+        world.store.cancel(&world.alice, id).await.unwrap();
+        world.wait(id, &["cancelled", "failed"]).await
+    };
+    let (_, task) = tokio::join!(world.rows(&slow), cancelled);
+    assert_eq!(world.acts(), ["launch"]);
+    assert_eq!(task.status.as_str(), "cancelled");
+}

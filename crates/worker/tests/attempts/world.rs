@@ -15,7 +15,8 @@ use telemetry::{Health, Registry};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker::{
-    Arguments, CallToolResult, Context, Definition, Tool, ToolError, ToolSet, ToolSpec, Worker,
+    Arguments, CallToolResult, Context, Definition, Tool, ToolError, ToolSet, ToolSpec, Undoing,
+    Worker,
 };
 
 /// Used up by failures only.
@@ -23,6 +24,7 @@ pub const SOON: Duration = Duration::from_secs(30);
 
 pub type Body =
     for<'a> fn(&'a World, &'a mut Context) -> BoxFuture<'a, Result<CallToolResult, ToolError>>;
+pub type UndoBody = for<'a> fn(&'a World, &'a mut Undoing) -> BoxFuture<'a, Result<(), ToolError>>;
 
 /// What tools and tests share.
 pub struct World {
@@ -68,21 +70,50 @@ impl Drop for Running {
 
 struct Scripted {
     world: Arc<World>,
-    policy: ToolPolicy,
-    body: Body,
+    script: Script,
+}
+
+/// What the tool does.
+#[derive(Clone)]
+pub struct Script {
+    pub policy: ToolPolicy,
+    pub body: Body,
+    /// `None`: it implements none.
+    pub undo: Option<UndoBody>,
 }
 
 #[worker::async_trait]
 impl Tool for Scripted {
     fn spec(&self) -> ToolSpec {
         let mut spec = ToolSpec::new(Definition::new("scripted", &json!({ "type": "object" })));
-        spec.policy = self.policy.clone();
+        spec.policy = self.script.policy.clone();
         spec
     }
 
     async fn call(&self, context: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
         self.world.runs.fetch_add(1, Ordering::SeqCst);
-        (self.body)(&self.world, context).await
+        (self.script.body)(&self.world, context).await
+    }
+
+    async fn undo(&self, undoing: &mut Undoing) -> Result<(), ToolError> {
+        match self.script.undo {
+            Some(undo) => undo(&self.world, undoing).await,
+            None => Bare.undo(undoing).await,
+        }
+    }
+}
+
+/// A tool that implements no undo.
+struct Bare;
+
+#[worker::async_trait]
+impl Tool for Bare {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(Definition::new("bare", &json!({ "type": "object" })))
+    }
+
+    async fn call(&self, _: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
+        done()
     }
 }
 
@@ -136,14 +167,28 @@ impl World {
     }
 
     /// The same with other settings.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the handle is owned by what is returned"
-    )]
     pub fn worker_with(
         self: &Arc<Self>,
         policy: ToolPolicy,
         body: Body,
+        change: impl FnOnce(&mut worker::Config),
+    ) -> Running {
+        let script = Script {
+            policy,
+            body,
+            undo: None,
+        };
+        self.serve(&script, change)
+    }
+
+    /// A worker whose tool can undo.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the handle is owned by what is returned"
+    )]
+    pub fn serve(
+        self: &Arc<Self>,
+        script: &Script,
         change: impl FnOnce(&mut worker::Config),
     ) -> Running {
         let store = Store::new(self.config.clone(), &Registry::new()).unwrap();
@@ -151,8 +196,7 @@ impl World {
         tools
             .insert(Arc::new(Scripted {
                 world: Arc::clone(self),
-                policy,
-                body,
+                script: script.clone(),
             }))
             .unwrap();
         let mut settings = worker::Config {
@@ -250,6 +294,26 @@ impl World {
         .unwrap()
     }
 
+    /// The task once it is over; hinted again and again meanwhile, as cron would.
+    pub async fn wait_over(&self, id: TaskId) -> Task {
+        harness::wait::until("the end", SOON, async || {
+            self.hint(id).await;
+            let task = self.get(id).await;
+            task.status.is_terminal().then_some(task)
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits until this became visible outside.
+    pub async fn wait_act(&self, what: &str) {
+        harness::wait::until(what, SOON, async || {
+            self.acts().iter().any(|act| act == what).then_some(())
+        })
+        .await
+        .unwrap();
+    }
+
     pub async fn rows(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         harness::postgres::rows(&self.config.url, sql)
             .await
@@ -293,10 +357,24 @@ impl World {
     }
 }
 
+impl Running {
+    /// A counter's value; 0 if it is not there yet. `labels` as scraped, without braces.
+    pub fn counter(&self, name: &str, labels: &str) -> u64 {
+        let prefix = format!("{name}{{{labels}}} ");
+        let scraped = self.registry.render();
+        let value = scraped.lines().find_map(|line| line.strip_prefix(&prefix));
+        value.map_or(0, |value| value.parse().unwrap())
+    }
+}
+
+/// The error of a failed task.
+pub fn error(task: &Task) -> Value {
+    serde_json::from_slice(task.error.as_ref().expect("it failed")).unwrap()
+}
+
 /// `data.reason` of a failed task.
 pub fn reason(task: &Task) -> String {
-    let error: Value = serde_json::from_slice(task.error.as_ref().expect("it failed")).unwrap();
-    error["data"]["reason"]
+    error(task)["data"]["reason"]
         .as_str()
         .unwrap_or_default()
         .to_owned()
