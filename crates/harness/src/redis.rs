@@ -235,6 +235,15 @@ impl Redis {
         Ok(command.query_async(&mut connection).await?)
     }
 
+    /// Runs a command whose answer is a number.
+    ///
+    /// # Errors
+    /// As [`Redis::command`], and [`Error::Redis`] if the answer is no number.
+    pub async fn number(&self, words: &[&str]) -> Result<i64> {
+        let answer = ::redis::from_redis_value(self.command(words).await?);
+        answer.map_err(|error| ::redis::RedisError::from(error).into())
+    }
+
     fn spec(&self) -> Result<Spec> {
         let program = find_program("redis-server").ok_or_else(|| Error::Missing {
             program: "redis-server".into(),

@@ -15,14 +15,23 @@ pub async fn run(store: Store, queue: Queue, health: Health, shutdown: Cancellat
     let (postgres, redis) = (health.check("postgres"), health.check("redis"));
     let connected = queue.connected();
     loop {
-        match store.ping().await {
+        let pinged = tokio::select! {
+            () = shutdown.cancelled() => return,
+            pinged = store.ping() => pinged,
+        };
+        match pinged {
             Ok(()) => postgres.ready(),
             Err(error) => postgres.not_ready(error.to_string()),
         }
-        if *connected.borrow() {
-            redis.ready();
-        } else {
+        if !*connected.borrow() {
             redis.degraded("cannot be reached: jobs start from Postgres, slower");
+        } else if queue.may_evict() {
+            redis.degraded(
+                "may evict hints when memory runs short, which delays jobs: \
+                 set its maxmemory-policy to noeviction",
+            );
+        } else {
+            redis.ready();
         }
         tokio::select! {
             () = shutdown.cancelled() => return,

@@ -177,6 +177,12 @@ impl Queue {
         self.link.connected()
     }
 
+    /// Whether Redis may throw hints away when its memory runs short (`maxmemory-policy` other than
+    /// `noeviction`), as far as known: asked at every connection and once a minute.
+    pub fn may_evict(&self) -> bool {
+        self.link.metrics.eviction.get() != 0
+    }
+
     /// Hints of a lane that wait for a worker, over all shards.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! again every `probe_interval` and whenever a command fails.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisResult, ScriptInvocation};
@@ -24,6 +24,9 @@ use crate::scripts::Scripts;
 
 /// Commands that may wait for the wire at once, before further ones wait for them.
 const PIPELINE_BUFFER: usize = 1024;
+
+/// Between two looks whether Redis may evict: an operator may change that while it runs.
+const EVICTION_LOOK: Duration = Duration::from_secs(60);
 
 /// Everything that talks to Redis stands on this.
 pub(crate) struct Link {
@@ -205,6 +208,7 @@ impl Link {
 
     /// Returns when the connection no longer works.
     async fn watch_over(&self) {
+        let mut looked = Instant::now();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.config.probe_interval) => {}
@@ -216,6 +220,10 @@ impl Link {
             if let Err(error) = self.touch(&connection).await {
                 tracing::debug!(error = %error, "redis does not answer");
                 return;
+            }
+            if looked.elapsed() >= EVICTION_LOOK {
+                looked = Instant::now();
+                self.look_at_eviction(connection).await;
             }
         }
     }
@@ -243,10 +251,11 @@ impl Link {
         };
         let policy = field("maxmemory_policy").unwrap_or("noeviction");
         let evicts = policy != "noeviction" && field("maxmemory") != Some("0");
-        if evicts {
+        // Once, not at every look.
+        if evicts && self.metrics.eviction.get() == 0 {
             tracing::warn!(
                 redis.policy = policy,
-                "redis may evict queued hints; set noeviction"
+                "redis may evict queued hints: set maxmemory-policy to noeviction"
             );
         }
         self.metrics.eviction.set(i64::from(evicts));

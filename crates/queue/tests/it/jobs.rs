@@ -427,3 +427,199 @@ async fn an_entry_without_a_task_id_is_dropped() {
         1.0
     );
 }
+
+#[tokio::test]
+async fn a_consumer_that_waited_long_hears_at_once_over_the_connection_it_has() {
+    let redis = harness::redis::Redis::temporary().await.unwrap();
+    // The waits as they come: longer than any client library waits for an answer by itself.
+    let defaults = Config {
+        url: redis.url(),
+        ..Config::default()
+    };
+    let process = connect(defaults).await;
+    let lane = lane("a");
+    let mut consumer = process.queue.consumer(vec![lane.clone()]);
+    nothing(&mut consumer, Duration::from_secs(4)).await;
+    let connects = || process.metric("mcp_tasks_queue_connects_total{link=\"reader\"}");
+    assert_eq!(connects(), 4.0, "one for each shard");
+    let pushing = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let id = process.push(&lane, 1).await[0];
+        (Instant::now(), id)
+    };
+    let ((pushed, id), hints) = tokio::join!(pushing, take(&mut consumer, 1));
+    let took = pushed.elapsed();
+    assert!(took < Duration::from_millis(300), "{took:?}");
+    assert_eq!(ids(&hints), [id]);
+    assert_eq!(connects(), 4.0, "no read was given up");
+}
+
+/// Redis starts a wait anew when another consumer snatched the entry that ended it, so a wait may
+/// last much longer than it says.
+#[tokio::test]
+async fn a_wait_that_redis_prolongs_is_no_failure() {
+    let redis = harness::redis::Redis::temporary().await.unwrap();
+    let one_shard = Config {
+        shards: 1,
+        ..config(&redis)
+    };
+    let (process, other) = (connect(one_shard.clone()).await, connect(one_shard).await);
+    let lane = lane("a");
+    let mut first = process.queue.consumer(vec![lane.clone()]);
+    let mut second = other.queue.consumer(vec![lane.clone()]);
+    let end = Instant::now() + Duration::from_secs(3);
+    let reading = async |consumer: &mut queue::Consumer| {
+        let mut taken = 0;
+        while Instant::now() < end {
+            for hint in consumer.next(10).await.unwrap() {
+                consumer.ack(&hint).await;
+                taken += 1;
+            }
+        }
+        taken
+    };
+    let pushing = async {
+        let mut pushed = 0;
+        // Just before a wait of 500 ms would end.
+        while Instant::now() + Duration::from_millis(450) < end {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            process.push(&lane, 1).await;
+            pushed += 1;
+        }
+        pushed
+    };
+    let (pushed, one, two) = tokio::join!(pushing, reading(&mut first), reading(&mut second));
+    assert_eq!(one + two, pushed);
+    for process in [&process, &other] {
+        for kind in ["timeout", "connection", "refused"] {
+            let line = format!("mcp_tasks_queue_read_errors_total{{kind=\"{kind}\"}}");
+            assert_eq!(process.metric(&line), 0.0, "{kind}");
+        }
+        let line = "mcp_tasks_queue_connects_total{link=\"reader\"}";
+        assert_eq!(process.metric(line), 1.0, "no read was given up");
+    }
+}
+
+#[tokio::test]
+async fn a_backlog_is_never_trimmed_and_leaves_nothing_behind() {
+    let (redis, process) = start().await;
+    let lane = lane("a");
+    let mut expected = Vec::new();
+    for _ in 0..20 {
+        let pushes = (0..1_000).map(|_| process.push(&lane, 1));
+        expected.extend(futures::future::join_all(pushes).await.concat());
+    }
+    assert_eq!(entries(&redis).await, 20_000);
+    assert_eq!(process.queue.depth(&lane).await.unwrap(), 20_000);
+    let mut consumer = process.queue.consumer(vec![lane]);
+    let mut seen = HashSet::new();
+    let deadline = Instant::now() + PATIENCE * 3;
+    while seen.len() < expected.len() {
+        assert!(Instant::now() < deadline, "only {} came", seen.len());
+        let hints = consumer.next(500).await.unwrap();
+        futures::future::join_all(hints.iter().map(|hint| consumer.ack(hint))).await;
+        seen.extend(hints.iter().map(|hint| hint.id));
+    }
+    assert!(expected.iter().all(|id| seen.contains(id)));
+    assert_eq!(entries(&redis).await, 0, "acknowledged is deleted");
+    let calls: String = ask(&redis, &["INFO", "commandstats"]).await;
+    assert!(!calls.contains("cmdstat_xtrim"), "{calls}");
+}
+
+#[tokio::test]
+async fn reaping_beside_reading_loses_nothing() {
+    let (redis, process) = start().await;
+    let lane = lane("a");
+    let mut consumer = process.queue.consumer(vec![lane.clone()]);
+    let mut other = process.queue.consumer(vec![lane.clone()]);
+    let done = std::cell::Cell::new(false);
+    let reaping = async {
+        let mut reaped = 0;
+        while !done.get() {
+            // Nobody is too young to be reaped: only what is pending protects a consumer.
+            reaped += process.queue.reap_consumers(Duration::ZERO).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        reaped
+    };
+    let working = async {
+        let mut seen = Vec::new();
+        let mut expected = Vec::new();
+        for _ in 0..150 {
+            expected.extend(process.push(&lane, 4).await);
+            for consumer in [&mut consumer, &mut other] {
+                let hints = take(consumer, 2).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                for hint in &hints {
+                    consumer.ack(hint).await;
+                }
+                seen.extend(ids(&hints));
+            }
+        }
+        done.set(true);
+        (sorted(seen), sorted(expected))
+    };
+    let (reaped, (seen, expected)) = tokio::join!(reaping, working);
+    assert_eq!(seen, expected);
+    assert!(reaped > 10, "{reaped} reaped: not much of an attack");
+    assert_eq!(entries(&redis).await, 0);
+    let not_ours = "mcp_tasks_queue_returns_total{outcome=\"not_ours\"}";
+    assert_eq!(
+        process.metric(not_ours),
+        0.0,
+        "a pending hint lost its owner"
+    );
+}
+
+#[tokio::test]
+async fn consumers_that_died_without_a_word_are_reaped() {
+    let (redis, process) = start().await;
+    let lane = lane("a");
+    for _ in 0..50 {
+        process.push(&lane, 1).await;
+        let mut consumer = process.queue.consumer(vec![lane.clone()]);
+        let hints = take(&mut consumer, 1).await;
+        consumer.ack(&hints[0]).await;
+        // Dropped without `close`, as by a kill.
+    }
+    let dead = pending(&redis).await.len();
+    assert!(dead >= 50, "{dead}");
+    let reaped = process.queue.reap_consumers(Duration::ZERO).await.unwrap();
+    assert!(reaped >= 50, "{reaped}");
+    assert!(pending(&redis).await.is_empty());
+}
+
+/// Whoever reclaims may die at any point of it, as often as it likes: nothing locks others out.
+#[tokio::test]
+async fn a_reclaimer_that_dies_again_and_again_keeps_nothing() {
+    let redis = harness::redis::Redis::temporary().await.unwrap();
+    let quick = Config {
+        reclaim_idle: Duration::from_millis(100),
+        ..config(&redis)
+    };
+    let process = connect(quick).await;
+    let lane = lane("a");
+    let expected = sorted(process.push(&lane, 30).await);
+    for round in 0..20_u64 {
+        let mut mortal = process.queue.consumer(vec![lane.clone()]);
+        let life = Duration::from_millis(20 + round * 10);
+        let life = tokio::time::timeout(life, async { take(&mut mortal, 31).await });
+        assert!(life.await.is_err(), "there are only 30");
+    }
+    let mut heir = process.queue.consumer(vec![lane]);
+    let mut left: HashSet<_> = expected.iter().copied().collect();
+    let deadline = Instant::now() + PATIENCE;
+    while !left.is_empty() {
+        assert!(
+            Instant::now() < deadline,
+            "{} are held by nobody",
+            left.len()
+        );
+        for hint in heir.next(30).await.unwrap() {
+            heir.ack(&hint).await;
+            left.remove(&hint.id);
+        }
+    }
+    assert_eq!(entries(&redis).await, 0);
+    assert!(pending(&redis).await.values().all(|pending| *pending == 0));
+}

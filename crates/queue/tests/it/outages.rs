@@ -312,3 +312,61 @@ async fn wrong_settings_are_refused_at_once() {
     let refused = Queue::new(config, &Registry::new());
     assert!(matches!(refused, Err(Error::Config(problem)) if problem.contains("shards")));
 }
+
+/// A replica that was cut off is promoted: what was acknowledged by the old primary since is gone.
+#[tokio::test]
+async fn a_promoted_replica_that_lagged_gets_a_new_epoch() {
+    let (mut redis, process) = start().await;
+    let settings = vec![(
+        "replicaof".to_owned(),
+        format!("127.0.0.1 {}", redis.port()),
+    )];
+    let replica = Redis::temporary_with(Options {
+        settings,
+        ..Options::test()
+    })
+    .await
+    .unwrap();
+    let lane = lane("a");
+    process.push(&lane, 40).await;
+    let before = process.queue.epochs().await.unwrap();
+    let copied = async || entries(&replica).await;
+    harness::wait::for_state("the replica", PATIENCE, copied, |n| *n == 40)
+        .await
+        .unwrap();
+    ask::<String>(&replica, &["REPLICAOF", "NO", "ONE"]).await;
+    process.push(&lane, 100).await;
+    redis.kill9();
+    process.lost().await;
+    let port = redis.port().to_string();
+    ask::<String>(&replica, &["CONFIG", "SET", "port", &port]).await;
+    process.connected(true).await;
+    assert_eq!(
+        entries(&redis).await,
+        40,
+        "a hundred acknowledged hints are lost"
+    );
+    let after = process.queue.epochs().await.unwrap();
+    assert!(
+        after.iter().all(|one| !before.contains(one)),
+        "{after:?} after {before:?}"
+    );
+}
+
+#[tokio::test]
+async fn redis_may_evict_is_known_by_name() {
+    let settings = vec![
+        ("maxmemory".to_owned(), "50mb".to_owned()),
+        ("maxmemory-policy".to_owned(), "volatile-lru".to_owned()),
+    ];
+    let redis = Redis::temporary_with(Options {
+        settings,
+        ..Options::test()
+    })
+    .await
+    .unwrap();
+    let process = connect(config(&redis)).await;
+    assert!(process.queue.may_evict());
+    let (_good, process) = start().await;
+    assert!(!process.queue.may_evict());
+}
