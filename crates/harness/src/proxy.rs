@@ -48,12 +48,23 @@ struct State {
     vanishings: u64,
 }
 
-/// Texts that the requests of one connection must contain, one after the other.
+/// Texts that the requests of one connection must contain, one after the other, and what is lost
+/// then.
 #[derive(Debug)]
 struct Armed {
     needles: Vec<Vec<u8>>,
+    lost: Lost,
     /// Tells one arming from the next.
     number: u64,
+}
+
+/// What does not arrive of the request that contains the last text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    /// Its reply; the connection is reset.
+    Reply,
+    /// Itself, and all that follows; the connection stays open.
+    Request,
 }
 
 /// What the connections look at.
@@ -150,12 +161,31 @@ impl Proxy {
     /// earlier requests contained the others, in this order: the `COMMIT` of one transaction among
     /// many, for one.
     pub fn swallow_reply_after<N: Into<Vec<u8>>>(&self, needles: impl IntoIterator<Item = N>) {
+        self.arm(Lost::Reply, needles);
+    }
+
+    /// Arms the silence of one client: from the request that contains the last of these texts on,
+    /// nothing that it sends arrives any more, as if it had been frozen just before. What the
+    /// server says still does.
+    pub fn silence_after<N: Into<Vec<u8>>>(&self, needles: impl IntoIterator<Item = N>) {
+        self.arm(Lost::Request, needles);
+    }
+
+    fn arm<N: Into<Vec<u8>>>(&self, lost: Lost, needles: impl IntoIterator<Item = N>) {
         let armed = Armed {
             needles: needles.into_iter().map(Into::into).collect(),
+            lost,
             number: self.shared.armings.fetch_add(1, Ordering::Relaxed) + 1,
         };
         let swallow = self.shared.swallow.lock();
         *swallow.unwrap_or_else(PoisonError::into_inner) = Some(armed);
+    }
+
+    /// Whether what was armed last has not happened yet.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        let swallow = self.shared.swallow.lock();
+        swallow.unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Counts the replies lost by [`Proxy::swallow_reply_to`].

@@ -123,6 +123,27 @@ async fn the_reply_lost_is_the_one_after_others_of_its_connection() {
 }
 
 #[tokio::test]
+async fn a_silenced_client_is_heard_no_more() {
+    let redis = Redis::temporary().await.unwrap();
+    let proxy = Proxy::to_port(redis.port()).await.unwrap();
+    let connect = async || TcpStream::connect(proxy.address()).await.unwrap();
+    let (mut silent, mut other) = (connect().await, connect().await);
+    assert_eq!(ping(&mut silent).await, Seen::Pong);
+    proxy.silence_after(["PING"]);
+    assert!(proxy.is_armed());
+    assert_eq!(ping(&mut silent).await, Seen::Nothing);
+    assert!(!proxy.is_armed());
+    assert_eq!(
+        ping(&mut silent).await,
+        Seen::Nothing,
+        "nor anything after it"
+    );
+    assert_eq!(ping(&mut other).await, Seen::Pong);
+    proxy.cut_once();
+    assert_eq!(read(&mut silent).await, Seen::End);
+}
+
+#[tokio::test]
 async fn urls_are_led_through_it() {
     let proxy = Proxy::to_port(1).await.unwrap();
     let port = proxy.address().port();

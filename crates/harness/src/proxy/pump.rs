@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
-use super::{Mode, Shared, State, reset};
+use super::{Lost, Mode, Shared, State, reset};
 
 const CHUNK_BYTES: usize = 16 * 1024;
 
@@ -78,6 +78,15 @@ async fn ended_by_mode(state: &mut watch::Receiver<State>, born: State) -> End {
     }
 }
 
+/// What becomes of a chunk.
+enum Fate {
+    Passes,
+    /// It does not, and the connection is reset.
+    Reset,
+    /// It does not, and nothing follows it.
+    Held,
+}
+
 struct Pump<'a> {
     state: watch::Receiver<State>,
     shared: &'a Shared,
@@ -87,12 +96,12 @@ struct Pump<'a> {
 }
 
 impl Pump<'_> {
-    /// Moves one direction. `look` sees every chunk and says whether it may pass.
+    /// Moves one direction. `look` sees every chunk and says what becomes of it.
     async fn run(
         &mut self,
         from: &mut OwnedReadHalf,
         to: &mut OwnedWriteHalf,
-        look: fn(&mut Self, &[u8]) -> bool,
+        look: fn(&mut Self, &[u8]) -> Fate,
     ) -> End {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
@@ -104,8 +113,11 @@ impl Pump<'_> {
                 let _ = to.shutdown().await;
                 return End::Closed;
             }
-            if !look(self, &chunk[..count]) || to.write_all(&chunk[..count]).await.is_err() {
-                return End::Reset;
+            match look(self, &chunk[..count]) {
+                Fate::Passes if to.write_all(&chunk[..count]).await.is_ok() => {}
+                Fate::Passes | Fate::Reset => return End::Reset,
+                // Ended by the mode, or by the server.
+                Fate::Held => std::future::pending().await,
             }
         }
     }
@@ -121,14 +133,14 @@ impl Pump<'_> {
         }
     }
 
-    fn request(&mut self, bytes: &[u8]) -> bool {
+    fn request(&mut self, bytes: &[u8]) -> Fate {
         let mut swallow = self
             .shared
             .swallow
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let Some(armed) = swallow.as_ref() else {
-            return true;
+            return Fate::Passes;
         };
         if self.seen.0 != armed.number {
             self.seen = (armed.number, 0);
@@ -136,22 +148,28 @@ impl Pump<'_> {
         let mut rest = bytes;
         while let Some(needle) = armed.needles.get(self.seen.1) {
             let Some(after) = after(rest, needle) else {
-                return true;
+                return Fate::Passes;
             };
             rest = after;
             self.seen.1 += 1;
         }
+        let lost = armed.lost;
         *swallow = None;
-        self.doomed.store(true, Ordering::SeqCst);
-        true
+        match lost {
+            Lost::Request => Fate::Held,
+            Lost::Reply => {
+                self.doomed.store(true, Ordering::SeqCst);
+                Fate::Passes
+            }
+        }
     }
 
-    fn reply(&mut self, _: &[u8]) -> bool {
-        let doomed = self.doomed.load(Ordering::SeqCst);
-        if doomed {
-            self.shared.swallowed.send_modify(|count| *count += 1);
+    fn reply(&mut self, _: &[u8]) -> Fate {
+        if !self.doomed.load(Ordering::SeqCst) {
+            return Fate::Passes;
         }
-        !doomed
+        self.shared.swallowed.send_modify(|count| *count += 1);
+        Fate::Reset
     }
 }
 
