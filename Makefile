@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test conformance clients install
+	build cargo-test conformance clients install chaos
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -65,6 +65,14 @@ build: ## build the binary and all tests
 
 cargo-test: ## unit and integration tests, on real Postgres and Redis
 	$(CARGO) test $(LOCKED) --workspace --no-fail-fast
+
+# A run of ten minutes is expected to get through ten thousand tasks on two cores.
+DURATION := 10m
+SEED := 1
+chaos: install ## many clients against a system that breaks all the time (DURATION=10m SEED=1 ARGS="--keep DIR …")
+	$(CARGO) build $(LOCKED) -p mcp-tasks -p mcp-tasks-loadtest
+	@exec $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks-loadtest chaos \
+		--binary $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks --duration $(DURATION) --seed $(SEED) $(ARGS)
 
 conformance: install build ## the official conformance runner against three gateways
 	@.ci/conformance

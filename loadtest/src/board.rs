@@ -1,5 +1,6 @@
 //! All acknowledged tasks of a run: what strangers probe, and what is read at the end.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::rng::Rng;
@@ -15,21 +16,33 @@ pub struct Entry {
     pub waits: bool,
 }
 
-/// The tasks in the order of their acknowledgement.
+/// The tasks in the order of their acknowledgement, each once.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Vec<Entry>>);
+pub struct Board(Mutex<Tasks>);
+
+#[derive(Debug, Default)]
+struct Tasks {
+    all: Vec<Entry>,
+    known: HashSet<String>,
+}
 
 impl Board {
-    /// Adds a task.
-    pub fn add(&self, entry: Entry) {
-        self.with(|all| all.push(entry));
+    /// Adds a task. False if it was there already: a call that was repeated under its key.
+    pub fn add(&self, entry: Entry) -> bool {
+        self.with(|tasks| {
+            let new = tasks.known.insert(entry.task.clone());
+            if new {
+                tasks.all.push(entry);
+            }
+            new
+        })
     }
 
     /// One that is not this principal's, if the first few drawn are not all his.
     #[must_use]
     pub fn foreign(&self, to: &str, rng: &mut Rng) -> Option<Entry> {
         const DRAWS: usize = 8;
-        self.with(|all| {
+        self.with(|Tasks { all, .. }| {
             if all.is_empty() {
                 return None;
             }
@@ -38,16 +51,13 @@ impl Board {
         })
     }
 
-    /// All of them, each once.
+    /// All of them.
     #[must_use]
     pub fn all(&self) -> Vec<Entry> {
-        let mut all = self.with(|all| all.clone());
-        all.sort_by(|a, b| a.task.cmp(&b.task));
-        all.dedup_by(|a, b| a.task == b.task);
-        all
+        self.with(|tasks| tasks.all.clone())
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Vec<Entry>) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut Tasks) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -65,8 +75,8 @@ mod tests {
             principal: "bob".to_owned(),
             waits: false,
         };
-        board.add(entry.clone());
-        board.add(entry);
+        assert!(board.add(entry.clone()));
+        assert!(!board.add(entry));
         assert_eq!(board.foreign("bob", &mut Rng::new(1)), None);
         let seen = board.foreign("eve", &mut Rng::new(1)).unwrap();
         assert_eq!(seen.task, "1");

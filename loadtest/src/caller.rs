@@ -134,12 +134,14 @@ impl Caller {
         let answer = reply.to_call();
         let called = match &answer {
             CallAnswer::Handle { task } => {
-                self.shared.figures.task();
-                self.shared.board.add(Entry {
+                let new = self.shared.board.add(Entry {
                     task: task.clone(),
                     principal: self.principal.clone(),
                     waits: call.waits(),
                 });
+                if new {
+                    self.shared.figures.task();
+                }
                 Ok(Called::Handle(task.clone()))
             }
             CallAnswer::Inline { .. } | CallAnswer::Asked { .. } => {

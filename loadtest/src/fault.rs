@@ -70,7 +70,7 @@ pub enum What {
     HalfOpen(Link),
     /// Everything is late.
     Delayed(Link),
-    /// One request reaches the server and its reply is lost.
+    /// Now and then a request reaches the server and its reply is lost.
     ReplyLost(Link),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for What {
             What::Stalled(link) => write!(to, "stalled to {}", link.name()),
             What::HalfOpen(link) => write!(to, "half-open to {}", link.name()),
             What::Delayed(link) => write!(to, "delayed to {}", link.name()),
-            What::ReplyLost(link) => write!(to, "reply of {} lost", link.name()),
+            What::ReplyLost(link) => write!(to, "replies of {} lost", link.name()),
         }
     }
 }

@@ -20,6 +20,8 @@ use crate::supervisor;
 const DELAY: Duration = Duration::from_millis(40);
 /// After an outage of Postgres, before the next: requests that waited shall get through.
 const BREATH: Duration = Duration::from_millis(2_500);
+/// Between two lost replies.
+const LOSE_EVERY: Duration = Duration::from_millis(150);
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Carries out a plan.
@@ -122,7 +124,11 @@ impl Breaker {
             What::HalfOpen(link) => held(proxy(link), Mode::HalfOpen, fault.lasts).await,
             What::Delayed(link) => held(proxy(link), Mode::Delay(DELAY), fault.lasts).await,
             What::ReplyLost(link) => {
-                proxy(link).swallow_reply_to("");
+                let until = Instant::now() + fault.lasts;
+                while Instant::now() < until {
+                    proxy(link).swallow_reply_to("");
+                    sleep(LOSE_EVERY).await;
+                }
                 Ok(())
             }
             What::Flushed | What::GroupsDeleted | What::SessionsEnded => Ok(()),

@@ -23,7 +23,7 @@ use crate::rng::Rng;
 const AGAIN: Duration = Duration::from_millis(200);
 /// A poll interval, at most: these clients are impatient.
 const POLL_MAX_MS: u64 = 1_000;
-const POLL_MIN_MS: u64 = 50;
+const POLL_MIN_MS: u64 = 150;
 
 /// A client's place in a run.
 #[derive(Debug)]

@@ -54,7 +54,7 @@ const fn one(role: Role) -> Who {
 
 /// Leases are 2 s in these runs: what is frozen for longer has lost what it held. Outages of Postgres
 /// stay below the 8 s that requests must be able to wait, start and recovery included.
-const DECK: [Card; 26] = [
+const DECK: [Card; 27] = [
     (3, one(Role::Worker), What::Killed, (100, 3_000)),
     (2, one(Role::Gateway), What::Killed, (100, 3_000)),
     (1, one(Role::Cron), What::Killed, (100, 4_000)),
@@ -99,7 +99,13 @@ const DECK: [Card; 26] = [
         2,
         one(Role::Worker),
         What::ReplyLost(Link::Postgres),
-        (0, 1),
+        (500, 3_000),
+    ),
+    (
+        1,
+        one(Role::Gateway),
+        What::ReplyLost(Link::Postgres),
+        (500, 3_000),
     ),
     (
         1,

@@ -21,21 +21,26 @@ const LOOK: Duration = Duration::from_millis(300);
 /// Between the first look at the end of all, and the last.
 const LATER: Duration = Duration::from_secs(3);
 
-/// Reads every task until it is over, then all once more. How many are not over.
-pub async fn settle(shared: &Arc<Shared>, seed: u64) -> usize {
+/// Reads every task until it is over, then all once more.
+pub async fn settle(shared: &Arc<Shared>, seed: u64) {
     let deadline = Instant::now() + DEADLINE;
     let entries = shared.board.all();
     let mut rng = Rng::part(seed, u64::MAX - 1);
-    let open = round(shared, &entries, &mut rng, deadline).await;
+    round(shared, &entries, &mut rng, deadline).await;
     sleep(LATER).await;
     // Another gateway, a moment later: an end does not change.
-    let last = Instant::now();
-    round(shared, &entries, &mut rng, last).await;
-    open
+    for status in round(shared, &entries, &mut rng, Instant::now()).await {
+        shared.figures.end(&status);
+    }
 }
 
-/// Reads each at least once, and on until it is over or the deadline. How many are not over.
-async fn round(shared: &Arc<Shared>, entries: &[Entry], rng: &mut Rng, deadline: Instant) -> usize {
+/// Reads each at least once, and on until it is over or the deadline. What each was then.
+async fn round(
+    shared: &Arc<Shared>,
+    entries: &[Entry],
+    rng: &mut Rng,
+    deadline: Instant,
+) -> Vec<String> {
     let width = Arc::new(Semaphore::new(WIDTH));
     let mut reading = JoinSet::new();
     for entry in entries {
@@ -49,14 +54,12 @@ async fn round(shared: &Arc<Shared>, entries: &[Entry], rng: &mut Rng, deadline:
             over
         });
     }
-    let mut open = 0;
+    let mut all = Vec::new();
     while let Some(ended) = reading.join_next().await {
         let view = ended.expect("reading does not panic");
-        let status = view.as_ref().map_or("unreadable", |view| &view.status);
-        shared.figures.end(status);
-        open += usize::from(!view.is_some_and(|view| view.is_terminal()));
+        all.push(view.map_or_else(|| "unreadable".to_owned(), |view| view.status));
     }
-    open
+    all
 }
 
 /// Nobody is left to answer its questions or to end what waits for ever: such a task is cancelled.

@@ -1,10 +1,18 @@
 //! What every source file keeps to.
 
+use std::path::PathBuf;
+
 use mcp_tasks_tidy::{files, root, shown, text};
+
+/// All source files of ours.
+fn sources() -> Vec<PathBuf> {
+    let crates = files(&root().join("crates"), ".rs");
+    [crates, files(&root().join("loadtest"), ".rs")].concat()
+}
 
 #[test]
 fn every_file_says_its_subject() {
-    for file in files(&root().join("crates"), ".rs") {
+    for file in sources() {
         assert!(
             text(&file).starts_with("//! "),
             "{}: begin with //! and its one subject",
@@ -15,7 +23,7 @@ fn every_file_says_its_subject() {
 
 #[test]
 fn lints_are_expected_and_never_allowed() {
-    for file in files(&root().join("crates"), ".rs") {
+    for file in sources() {
         let path = shown(&file);
         if path.starts_with("crates/tidy/") {
             continue;
@@ -29,7 +37,7 @@ fn lints_are_expected_and_never_allowed() {
 
 #[test]
 fn nothing_is_left_for_later_in_secret() {
-    for file in files(&root().join("crates"), ".rs") {
+    for file in sources() {
         let path = shown(&file);
         if path.starts_with("crates/tidy/") {
             continue;
