@@ -17,6 +17,8 @@ pub(crate) struct Caller {
     pub(crate) principal: Principal,
     /// What the token allows; `None` = everything.
     pub(crate) scopes: Option<Vec<String>>,
+    /// The client, as it calls itself: `name/version`; empty when it does not say.
+    pub(crate) client: String,
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) trace: telemetry::TraceContext,
     pub(crate) progress_token: Option<ProgressToken>,
@@ -37,6 +39,10 @@ impl Caller {
             principal: proven.principal,
             scopes: proven.scopes,
             declared,
+            client: meta
+                .client_info
+                .map(|client| format!("{}/{}", client.name, client.version))
+                .unwrap_or_default(),
             capabilities: meta.capabilities,
             trace: telemetry::TraceContext {
                 traceparent: meta.trace.traceparent,

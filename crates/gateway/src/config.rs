@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pace::Pacing;
 use crate::{auth, request_state};
 
 /// Proxies cut idle streams; the specification's advice is a comment at least this often.
@@ -75,6 +76,13 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub poll_input: Duration,
+    /// What happens to `tasks/get` of a live task that comes before its `pollIntervalMs` is over:
+    /// `off`, `observe` (counted) or `on` (held until the task changes or the interval is over).
+    pub pacing: Pacing,
+    /// How long an early poll is held, at most.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub pace_max: Duration,
     /// How often the list of tools is read when nothing says that it changed.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -121,6 +129,10 @@ pub struct Limits {
     /// Tool calls held open for their result. Near it calls become tasks at once; beyond it
     /// calls that can't become tasks are answered 429.
     pub held_calls_max: usize,
+    /// Early polls held at a time; more are answered 429.
+    pub held_polls_max: usize,
+    /// The same, of one principal.
+    pub held_polls_of_principal_max: usize,
     /// Open `subscriptions/listen` streams; more are answered 429.
     pub listens_max: usize,
     /// Tasks of one `subscriptions/listen`.
@@ -154,6 +166,8 @@ impl Default for Config {
             poll_min: Duration::from_millis(500),
             poll_max: Duration::from_secs(10),
             poll_input: Duration::from_secs(5),
+            pacing: Pacing::default(),
+            pace_max: Duration::from_secs(5),
             catalogue_refresh: Duration::from_secs(1),
             list_ttl: Duration::from_secs(5),
             list_page: 100,
@@ -176,6 +190,8 @@ impl Default for Limits {
             connections_max: 10_000,
             requests_max: 4_096,
             held_calls_max: 2_000,
+            held_polls_max: 2_000,
+            held_polls_of_principal_max: 200,
             listens_max: 2_000,
             listen_ids_max: 100,
             header_read_timeout: Duration::from_secs(30),
@@ -260,6 +276,12 @@ impl Limits {
             ("connections_max", self.connections_max, 1),
             ("requests_max", self.requests_max, 1),
             ("held_calls_max", self.held_calls_max, 1),
+            ("held_polls_max", self.held_polls_max, 1),
+            (
+                "held_polls_of_principal_max",
+                self.held_polls_of_principal_max,
+                1,
+            ),
             ("listens_max", self.listens_max, 1),
             ("listen_ids_max", self.listen_ids_max, 1),
         ] {

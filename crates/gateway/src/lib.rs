@@ -24,6 +24,7 @@ mod layers;
 mod load;
 mod methods;
 mod metrics;
+pub mod pace;
 mod polling;
 mod promotion;
 mod reply;
@@ -55,6 +56,7 @@ use crate::deliveries::Deliveries;
 use crate::door::Door;
 use crate::load::Queues;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::request_state::Keys;
 use crate::waiters::Waiters;
 
@@ -143,6 +145,7 @@ impl Gateway {
             meta: ResultMeta::new(&Implementation::new("mcp-tasks", store::migrate::release())),
             listens: Arc::new(Semaphore::new(self.config.limits.listens_max)),
             waiters,
+            pace: Pace::new(metrics.clone()),
             deliveries,
             metrics,
             leaving: shutdown.clone(),
@@ -189,6 +192,7 @@ pub(crate) struct Shared {
     catalog: Catalog,
     queues: Queues,
     waiters: Arc<Waiters>,
+    pace: Pace,
     deliveries: Deliveries,
     state_keys: Keys,
     meta: ResultMeta,

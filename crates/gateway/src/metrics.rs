@@ -18,6 +18,10 @@ telemetry::metrics! {
         connections: IntGauge = "mcp_tasks_gateway_connections",
         /// Tool calls that wait here for their result.
         held_calls: IntGauge = "mcp_tasks_gateway_held_calls",
+        /// `tasks/get` of live tasks by client and by how they came: `in_time`, or before `pollIntervalMs` was over and then answered (`early`), `held` or `refused`.
+        polls: IntCounterVec = "mcp_tasks_gateway_polls_total" ["client", "pace"],
+        /// Early polls that are held until their task changes or the interval is over.
+        held_polls: IntGauge = "mcp_tasks_gateway_held_polls",
         /// Open subscriptions/listen streams.
         listens: IntGauge = "mcp_tasks_gateway_listens",
         /// Tasks that open listens wait for.

@@ -19,13 +19,12 @@ pub(crate) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
         Cancel::Cancelled => shared.queue.wake(id).await,
         Cancel::Requested => shared.queue.stop(id).await,
         Cancel::Undoing { tool, version } => {
-            let lane = Lane { tool, version };
-            if shared.queue.push(&lane, id).await.is_err() {
-                tracing::debug!(task.id = %id, "no hint to undo what was done: cron gives it one");
-            }
+            shared.hint(&Lane { tool, version }, id).await;
+            shared.queue.wake(id).await;
         }
         Cancel::AlreadyTerminal => {}
         Cancel::Gone(lookup) => return Err(Error::gone(lookup)),
     }
+    shared.pace.forget(id);
     Ok(Reply::ok(tasks::write_acknowledgement(&shared.meta)))
 }

@@ -1,5 +1,7 @@
-//! `tasks/get`: one read by id and owner (SEP-2663 §Task Polling). No Redis, no memory of
-//! earlier requests.
+//! `tasks/get`: one read by id and owner (SEP-2663 §Task Polling). No answer depends on Redis or
+//! on earlier requests; a poll that comes too early is only held for a moment (`pace.rs`).
+
+use std::time::Duration;
 
 use protocol::tasks::{self, TaskIdParams};
 use store::Lookup;
@@ -8,19 +10,25 @@ use crate::Shared;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::reply::Reply;
-use crate::view;
+use crate::{pace, view};
 
 /// The task as it is now.
 pub(crate) async fn get(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     let params = TaskIdParams::parse(call.params())?;
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
+    pace::admit(shared, &call.caller, id).await?;
     match shared.store.get(&call.caller.principal, id).await? {
-        Lookup::Found(task) => Ok(Reply::Result {
-            json: tasks::write_detailed(&view::task(shared, &task)?, &shared.meta),
-            mark: view::fetched(&task),
-            label: "ok",
-        }),
+        Lookup::Found(task) => {
+            let seen = view::task(shared, &task)?;
+            let interval = Duration::from_millis(seen.poll_interval_ms);
+            pace::answered(shared, &call.caller, &task, interval);
+            Ok(Reply::Result {
+                json: tasks::write_detailed(&seen, &shared.meta),
+                mark: view::fetched(&task),
+                label: "ok",
+            })
+        }
         gone @ (Lookup::Expired { .. } | Lookup::Unknown) => Err(Error::gone(Some(gone))),
     }
 }

@@ -21,6 +21,7 @@ pub(crate) async fn update(shared: &Shared, call: &Call) -> Result<Reply, Error>
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
     store_answers(shared, &call.caller.principal, id, &params.input_responses).await?;
+    shared.pace.forget(id);
     Ok(Reply::ok(tasks::write_acknowledgement(&shared.meta)))
 }
 

@@ -13,6 +13,7 @@ mod http2;
 mod listens;
 mod lists;
 mod outages;
+mod pace;
 mod questions;
 mod support;
 mod table;
