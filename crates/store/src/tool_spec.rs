@@ -10,6 +10,9 @@ use crate::config::ms;
 /// Keys are kept at least this long, and with them their tasks (I7).
 const KEY_KEPT_MIN: Duration = Duration::from_secs(24 * 3600);
 
+/// The longest that a lost worker is waited for, in a TTL's sum: a lease and its grace.
+const LEASE: Duration = Duration::from_secs(30);
+
 /// Whether a call of the tool may, or must, become a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -183,11 +186,30 @@ impl ToolPolicy {
     #[must_use]
     pub fn ttl_needed(&self) -> Duration {
         let tries = u32::from(self.tries_max.max(1));
-        let lease = Duration::from_secs(30);
-        self.queue_wait
-            + tries * (self.work_limit + self.backoff.max + lease)
-            + self.undo_limit
-            + self.client_absence
+        let each = [self.work_limit, self.backoff.max, LEASE];
+        let each = each
+            .into_iter()
+            .fold(Duration::ZERO, Duration::saturating_add);
+        [self.queue_wait, self.undo_limit, self.client_absence]
+            .into_iter()
+            .fold(each.saturating_mul(tries), Duration::saturating_add)
+    }
+
+    /// The sum of [`ToolPolicy::ttl_needed`], to be read.
+    fn ttl_arithmetic(&self) -> String {
+        let say = humantime::format_duration;
+        format!(
+            "queue_wait {} + tries_max {} x (work_limit {} + backoff.max {} + lease {}) + undo_limit {} \
+             + client_absence {} = {}",
+            say(self.queue_wait),
+            self.tries_max,
+            say(self.work_limit),
+            say(self.backoff.max),
+            say(LEASE),
+            say(self.undo_limit),
+            say(self.client_absence),
+            say(self.ttl_needed())
+        )
     }
 
     /// TTL of a new task, in ms; a task with an idempotency key is kept for a day at least.
@@ -217,24 +239,48 @@ impl ToolPolicy {
         if self.work_limit.is_zero() || self.input_deadline.is_zero() {
             return refuse("work_limit and input_deadline must be above 0".to_owned());
         }
-        if let Some(ttl) = self.ttl {
-            if ttl <= self.work_limit {
-                return refuse(format!(
-                    "ttl {ttl:?} is not longer than work_limit {:?}: the task would expire at work",
-                    self.work_limit
-                ));
-            }
-            if self.ttl_max.is_some_and(|max| max < ttl) {
-                return refuse(format!(
-                    "ttl {ttl:?} is longer than ttl_max {:?}",
-                    self.ttl_max
-                ));
-            }
-        }
+        self.validate_ttl().or_else(refuse)?;
         if let (Some(min), Some(max)) = (self.poll_min, self.poll_max)
             && min > max
         {
             return refuse(format!("poll_min {min:?} is longer than poll_max {max:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl ToolPolicy {
+    /// A task must be able to live as long as its work, its questions and its reader need.
+    fn validate_ttl(&self) -> Result<(), String> {
+        let say = humantime::format_duration;
+        let ttl = self.ttl.unwrap_or_else(|| self.ttl_needed());
+        if ttl < self.ttl_needed() {
+            return Err(format!(
+                "ttl {} is too short: {}. Raise ttl, or lower what it is made of",
+                say(ttl),
+                self.ttl_arithmetic()
+            ));
+        }
+        let Some(max) = self.ttl_max else {
+            return Ok(());
+        };
+        if max < ttl {
+            let why = match self.ttl {
+                Some(ttl) => format!("ttl {}", say(ttl)),
+                None => self.ttl_arithmetic(),
+            };
+            return Err(format!("ttl_max {} is shorter than {why}", say(max)));
+        }
+        let asked_last = self.work_limit.saturating_add(self.input_deadline);
+        if max < asked_last {
+            return Err(format!(
+                "ttl_max {} is shorter than work_limit {} + input_deadline {} = {}: a question \
+                 asked at the end of the work could never wait that long",
+                say(max),
+                say(self.work_limit),
+                say(self.input_deadline),
+                say(asked_last)
+            ));
         }
         Ok(())
     }
@@ -276,5 +322,71 @@ impl ToolSpec {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.definition.name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn problem(policy: &ToolPolicy) -> String {
+        policy.validate("deploy").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_default_works_and_lives_as_long_as_its_parts() {
+        let policy = ToolPolicy::default();
+        policy.validate("deploy").unwrap();
+        let parts =
+            HOUR + 5 * (HOUR + Duration::from_secs(90)) + Duration::from_secs(300) + 24 * HOUR;
+        assert_eq!(policy.ttl_needed(), parts);
+        assert_eq!(policy.ttl_ms(false), Some(ms(parts)));
+    }
+
+    #[test]
+    fn a_ttl_shorter_than_its_work_is_refused_with_the_sum() {
+        let policy = ToolPolicy {
+            ttl: Some(2 * HOUR),
+            ..ToolPolicy::default()
+        };
+        assert_eq!(
+            problem(&policy),
+            "tool deploy: ttl 2h is too short: queue_wait 1h + tries_max 5 x (work_limit 1h + \
+             backoff.max 1m + lease 30s) + undo_limit 5m + client_absence 1day = 1day 6h 12m 30s. \
+             Raise ttl, or lower what it is made of"
+        );
+    }
+
+    #[test]
+    fn a_cap_that_no_ttl_fits_under_is_refused() {
+        let policy = ToolPolicy {
+            ttl_max: Some(2 * HOUR),
+            ..ToolPolicy::default()
+        };
+        assert!(problem(&policy).contains("ttl_max 2h is shorter than queue_wait 1h"));
+    }
+
+    #[test]
+    fn a_question_that_could_never_wait_is_refused() {
+        let policy = ToolPolicy {
+            input_deadline: 31 * 24 * HOUR,
+            ..ToolPolicy::default()
+        };
+        assert!(
+            problem(&policy).contains("input_deadline 1month 13h 26m 24s"),
+            "{}",
+            problem(&policy)
+        );
+    }
+
+    #[test]
+    fn a_number_without_a_unit_is_no_duration() {
+        for text in ["{\"ttl\": 7000}", "{\"ttl\": \"7000\"}"] {
+            assert!(serde_json::from_str::<ToolPolicy>(text).is_err(), "{text}");
+        }
+        let policy: ToolPolicy = serde_json::from_str("{\"ttl\": \"7s\"}").unwrap();
+        assert_eq!(policy.ttl, Some(Duration::from_secs(7)));
     }
 }
