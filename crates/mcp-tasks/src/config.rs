@@ -1,6 +1,6 @@
 //! All settings: one documented struct a part, read from one file and the environment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,8 +37,11 @@ pub struct Config {
 pub struct Tools {
     /// Serve the demo tools (`build_report`, `run_suite`, `reindex_corpus`).
     pub demo: bool,
-    /// Serve test fixtures: `conformance` for those of the official conformance runner.
+    /// Serve test fixtures: `conformance` for those of the official conformance runner, `chaos`
+    /// for those of chaos runs.
     pub fixtures: Option<Fixtures>,
+    /// The file that the acts of the chaos tools are appended to, one line each; needed by them.
+    pub ledger: Option<PathBuf>,
 }
 
 /// A set of test fixtures.
@@ -49,6 +52,18 @@ pub struct Tools {
 pub enum Fixtures {
     /// What the official conformance runner expects of a server.
     Conformance,
+    /// What chaos runs drive.
+    Chaos,
+}
+
+impl Tools {
+    fn validate(&self) -> Vec<String> {
+        let chaos = self.fixtures == Some(Fixtures::Chaos);
+        if chaos && self.ledger.is_none() {
+            return vec!["tools.ledger: the chaos tools need a file to write to".to_owned()];
+        }
+        Vec::new()
+    }
 }
 
 /// Settings that cannot be used.
@@ -86,6 +101,7 @@ impl Config {
             self.gateway.validate(&self.auth),
             self.worker.validate(),
             self.cron.validate(self.worker.publish_interval),
+            self.tools.validate(),
             self.telemetry().validate(),
         ]
         .concat()

@@ -1,7 +1,7 @@
 //! `mcp-tasks dev`: the whole system on this machine, without any configuration.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -48,8 +48,13 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         return Err("--gateways and --workers must be at least 1".into());
     }
     let mut expected: BTreeSet<String> = names(tools::demo().iter());
-    if options.fixtures.is_some() {
-        expected.extend(names(fixtures::conformance(&worker::ToolSet::new()).iter()));
+    let ledger = options.data_dir.join("ledger.jsonl");
+    match options.fixtures {
+        Some(Fixtures::Conformance) => {
+            expected.extend(names(fixtures::conformance(&worker::ToolSet::new()).iter()));
+        }
+        Some(Fixtures::Chaos) => expected.extend(fixtures::CHAOS.map(str::to_owned)),
+        None => {}
     }
     let key = request_state_key(&options)?;
     let stack = Stack {
@@ -60,7 +65,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         workers: options.workers,
         fresh: options.fresh,
         no_restart: options.no_restart,
-        settings: settings(options.fixtures, &key)?,
+        settings: settings(options.fixtures, &ledger, &key)?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -74,11 +79,15 @@ fn names<'a>(tools: impl Iterator<Item = &'a Arc<dyn worker::Tool>>) -> BTreeSet
 }
 
 /// What all processes of the stack share beside their addresses.
-fn settings(fixtures: Option<Fixtures>, key: &str) -> Result<Table, Failure> {
+fn settings(fixtures: Option<Fixtures>, ledger: &Path, key: &str) -> Result<Table, Failure> {
     let mut tools = Table::new();
     tools.insert("demo".to_owned(), Value::Boolean(true));
     if let Some(fixtures) = fixtures {
         tools.insert("fixtures".to_owned(), Value::try_from(fixtures)?);
+        if fixtures == Fixtures::Chaos {
+            let ledger = std::path::absolute(ledger)?;
+            tools.insert("ledger".to_owned(), Value::try_from(ledger)?);
+        }
     }
     let mut gateway = Table::new();
     let keys = Value::Array(vec![Value::String(key.to_owned())]);

@@ -44,10 +44,15 @@ fn serve(settings: &Tools) -> Result<ToolSet, Failure> {
             tools.insert(tool)?;
         }
     }
-    if settings.fixtures == Some(Fixtures::Conformance) {
-        for tool in fixtures::conformance(&tools) {
-            tools.insert(tool)?;
-        }
+    let fixtures = match (settings.fixtures, &settings.ledger) {
+        (Some(Fixtures::Conformance), _) => fixtures::conformance(&tools),
+        (Some(Fixtures::Chaos), Some(ledger)) => fixtures::chaos(ledger)
+            .map_err(|error| format!("tools.ledger: {}: {error}", ledger.display()))?,
+        // The settings were checked: chaos tools come with a ledger.
+        (Some(Fixtures::Chaos), None) | (None, _) => Vec::new(),
+    };
+    for tool in fixtures {
+        tools.insert(tool)?;
     }
     if tools.is_empty() {
         tracing::warn!("no tools to serve: set tools.demo, or link tools of your own");
