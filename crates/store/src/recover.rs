@@ -26,8 +26,8 @@ pub struct UnhintedFilter<'a> {
     pub epochs: &'a [String],
     /// After this a hint may be lost; doubles with each further hint.
     pub age: Duration,
-    /// Only jobs of these tools.
-    pub tools: Option<&'a [String]>,
+    /// Only jobs of these tools in these versions.
+    pub tools: Option<&'a [(String, i32)]>,
     /// At most so many.
     pub limit: i64,
 }
@@ -39,6 +39,10 @@ impl Store {
     /// When Postgres could not be asked.
     pub async fn unhinted(&self, filter: &UnhintedFilter<'_>) -> Result<Vec<Unhinted>, Error> {
         let (age, grace_ms) = (ms(filter.age), self.config.lease_grace_ms());
+        let tools = filter.tools.unwrap_or_default();
+        let names: Vec<&str> = tools.iter().map(|(name, _)| name.as_str()).collect();
+        let names = filter.tools.map(|_| names);
+        let versions: Vec<i32> = tools.iter().map(|(_, version)| *version).collect();
         with_connection!(self, "unhinted", |connection| {
             let statement = connection.prepare_cached(sql!("unhinted")).await?;
             let rows = connection
@@ -49,8 +53,9 @@ impl Store {
                         &age,
                         &self.connected_ms(connection),
                         &grace_ms,
-                        &filter.tools,
+                        &names,
                         &filter.limit,
+                        &versions,
                     ],
                 )
                 .await?;

@@ -143,12 +143,8 @@ impl Puller {
     }
 
     async fn pull_from_postgres(&self, slots: &Arc<Semaphore>, jobs: &mut JoinSet<()>) {
-        let tools: Vec<String> = self
-            .tools
-            .specs()
-            .iter()
-            .map(|spec| spec.name().to_owned())
-            .collect();
+        let lanes = self.lanes().into_iter();
+        let tools: Vec<_> = lanes.map(|lane| (lane.tool, lane.version)).collect();
         let limit = i64::try_from(slots.available_permits()).unwrap_or(i64::MAX);
         let filter = UnhintedFilter {
             // No epoch is current: whatever was hinted, Redis cannot tell us.

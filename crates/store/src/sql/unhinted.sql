@@ -1,12 +1,16 @@
 -- I2. Jobs that Redis does not know of: never hinted, hinted under an epoch that is gone
 -- (Redis lost its data), or hinted so long ago that the hint may be lost. The wait doubles
 -- with every hint, because a backlog is not a loss. Also jobs whose lease ran out. Found by
--- a plain read and claimed like any other job: a hint too many does no harm.
+-- a plain read and claimed like any other job: a hint too many does no harm. A worker asks for
+-- the tools and versions that it serves, as it reads only their streams: so that it takes no job
+-- of a newer version, and what it may not claim does not fill the list.
 SELECT t.id, t.tool, CASE WHEN t.journaled THEN t.tool_version ELSE coalesce(c.version, t.tool_version) END AS version
 FROM tasks t LEFT JOIN tools c ON c.name = t.tool AND c.current
 WHERE t.phase IN ('queued', 'running', 'undoing')
   AND (t.phase = 'undoing' OR (t.stop_requested_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())))
-  AND ($5::text[] IS NULL OR t.tool = ANY($5::text[]))
+  AND ($5::text[] IS NULL OR EXISTS (SELECT FROM unnest($5::text[], $7::int[]) AS s(tool, version)
+       WHERE s.tool = t.tool
+         AND s.version = CASE WHEN t.journaled THEN t.tool_version ELSE coalesce(c.version, t.tool_version) END))
   AND (t.hinted_at IS NULL OR t.hint_epoch IS NULL OR t.hint_epoch <> ALL($1::text[])
        OR t.hinted_at < now() - $2::bigint * power(2, least(t.hint_count, 10)) * interval '1 millisecond'
        OR (t.phase <> 'queued' AND t.hinted_at < t.lease_until))

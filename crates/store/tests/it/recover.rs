@@ -152,7 +152,7 @@ async fn the_most_urgent_first_of_the_asked_tools_under_their_lane() {
         world.set(id, "hinted_at = NULL").await;
         ids.push(id);
     }
-    let all = async |tools: Option<&[String]>, limit| {
+    let all = async |tools: Option<&[(String, i32)]>, limit| {
         let filter = UnhintedFilter {
             epochs: &[],
             age: MINUTE,
@@ -163,8 +163,9 @@ async fn the_most_urgent_first_of_the_asked_tools_under_their_lane() {
     };
     let order: Vec<_> = all(None, 2).await.into_iter().map(|job| job.id).collect();
     assert_eq!(order, [ids[1], ids[2]]);
-    assert_eq!(all(Some(&["other".to_owned()]), 10).await, []);
-    assert_eq!(all(Some(&["report".to_owned()]), 10).await.len(), 3);
+    let (old, new) = (("report".to_owned(), 1), ("report".to_owned(), 4));
+    assert_eq!(all(Some(&[("other".to_owned(), 1)]), 10).await, []);
+    assert_eq!(all(Some(std::slice::from_ref(&old)), 10).await.len(), 3);
     // A task without a journal goes to the current version, one with a journal to its own.
     crate::tools::register(&world, &[("report", 4)], HOUR).await;
     world.set(ids[0], "journaled = true").await;
@@ -174,6 +175,14 @@ async fn the_most_urgent_first_of_the_asked_tools_under_their_lane() {
         .map(|Unhinted { id, version, .. }| (id, version))
         .collect();
     assert_eq!(lanes, [(ids[0], 1), (ids[1], 4), (ids[2], 4)].into());
+    // Who serves one version only is offered no job of the other, and none takes its place.
+    let of = async |served: &[(String, i32)], limit| {
+        let found = all(Some(served), limit).await.into_iter();
+        found.map(|job| job.id).collect::<Vec<_>>()
+    };
+    assert_eq!(of(std::slice::from_ref(&old), 1).await, [ids[0]]);
+    assert_eq!(of(std::slice::from_ref(&new), 10).await, [ids[1], ids[2]]);
+    assert_eq!(of(&[old, new], 10).await.len(), 3);
     // No epoch is known (Redis is away): everything due counts.
     let _hinted = world.queued().await;
     assert_eq!(all(None, 10).await.len(), 4);
