@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::expect::{Expected, Told};
 use super::world::{Story, World};
-use super::{Found, Rule};
+use super::{Found, Rule, undo};
 use crate::history::{CallAnswer, View};
 use crate::ledger::What;
 use crate::plan::{End, Item, PLANNED, Plan, Step};
@@ -159,12 +159,21 @@ fn matches_plan(story: &Story<'_>, told: &Told) -> Result<(), String> {
 fn failed(world: &World<'_>, story: &Story<'_>, view: &View, seen_us: u64) -> Result<(), String> {
     let text = view.error.as_deref().unwrap_or_default();
     let error: Value = serde_json::from_str(text).unwrap_or_default();
+    let cancelled = story.cancel_asked(seen_us);
+    let faults = world.disturbed(story.began_us(), seen_us);
+    for step in undo::given_up(&error) {
+        let undo = story.step(&step).and_then(|step| step.undo.as_ref());
+        if !undo.is_some_and(|undo| undo.fails || (faults && !undo.idempotent)) {
+            return Err(format!(
+                "step {step} was not undone, without a reason: {text}"
+            ));
+        }
+    }
     if error["code"] != INTERNAL_ERROR {
         return planned_failure(story, text);
     }
     let plan = &story.plan;
-    let cancelled = story.cancel_asked(seen_us);
-    let disturbed = cancelled || world.disturbed(story.began_us(), seen_us);
+    let disturbed = cancelled || faults;
     let few = story.called.is_some_and(|called| called.tool == GIVES_UP);
     let allowed = match error["data"]["reason"].as_str().unwrap_or_default() {
         "step_in_doubt" => {
@@ -181,10 +190,8 @@ fn failed(world: &World<'_>, story: &Story<'_>, view: &View, seen_us: u64) -> Re
             let wait_us = question.wait_ms.map(|ms| ms * 1000);
             question.default.is_none() && wait_us.is_some_and(|wait| wait <= waited_us)
         }),
-        "undo_failed" => plan.steps().any(|step| {
-            let undo = step.undo.as_ref();
-            undo.is_some_and(|undo| undo.fails || (disturbed && !undo.idempotent))
-        }),
+        // Which ones is checked below, for all failures.
+        "undo_failed" => cancelled && !undo::given_up(&error).is_empty(),
         _ => false,
     };
     if allowed {
