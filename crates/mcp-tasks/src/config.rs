@@ -42,6 +42,14 @@ pub struct Tools {
     pub fixtures: Option<Fixtures>,
     /// The file that the acts of the chaos tools are appended to, one line each; needed by them.
     pub ledger: Option<PathBuf>,
+    /// Serve the drill tools of this version (`drill_ask`, `drill_work`): tests choose what they
+    /// ask and how they take being stopped.
+    pub drills: Option<i32>,
+    /// Versions whose tasks the drill tools can go on with.
+    pub drills_resume: Vec<i32>,
+    /// Serve `run_shell`, which runs any script that a caller sends. For tests: whoever may call
+    /// it may do all that the worker may.
+    pub shell: bool,
 }
 
 /// A set of test fixtures.
@@ -109,7 +117,8 @@ impl Config {
 }
 
 /// Settings that are lists; in the environment their values are separated by commas.
-const LISTS: [&str; 3] = [
+const LISTS: [&str; 4] = [
+    "tools.drills_resume",
     "gateway.request_state_keys",
     "gateway.allowed_hosts",
     "gateway.allowed_origins",

@@ -54,6 +54,14 @@ fn serve(settings: &Tools) -> Result<ToolSet, Failure> {
     for tool in fixtures {
         tools.insert(tool)?;
     }
+    if let Some(version) = settings.drills {
+        for tool in fixtures::drills(version, &settings.drills_resume) {
+            tools.insert(tool)?;
+        }
+    }
+    if settings.shell {
+        tools.insert(fixtures::shell())?;
+    }
     if tools.is_empty() {
         tracing::warn!("no tools to serve: set tools.demo, or link tools of your own");
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use harness::cluster::{Cluster, Plan};
+use harness::node::Node;
 use harness::postgres::{Database, Postgres};
 use harness::redis::Redis;
 use serde_json::{Value, json};
@@ -41,7 +42,18 @@ impl System {
             .await
             .expect("a database");
         let redis = Redis::temporary().await.expect("a redis");
-        let cluster = plan(database.url(), &redis.url())
+        let url = redis.url();
+        Self::over_redis((gateways, workers), settings, database, (redis, &url)).await
+    }
+
+    /// The same over a given Redis, which the processes reach by this URL.
+    pub async fn over_redis(
+        (gateways, workers): (usize, usize),
+        settings: &str,
+        database: Database,
+        (redis, url): (Redis, &str),
+    ) -> System {
+        let cluster = plan(database.url(), url)
             .of(gateways, workers, 1)
             .settings(settings)
             .start()
@@ -73,6 +85,15 @@ impl System {
 
 /// A system over a Postgres of its own, for tests that kill it.
 pub async fn over_own_postgres(gateways: usize, workers: usize) -> (Cluster, Postgres, Redis) {
+    over_own_postgres_with(gateways, workers, "").await
+}
+
+/// The same with further settings (TOML).
+pub async fn over_own_postgres_with(
+    gateways: usize,
+    workers: usize,
+    settings: &str,
+) -> (Cluster, Postgres, Redis) {
     let postgres = Postgres::temporary().await.expect("a postgres");
     let url = postgres
         .create_database("system")
@@ -82,6 +103,7 @@ pub async fn over_own_postgres(gateways: usize, workers: usize) -> (Cluster, Pos
     let redis = Redis::temporary().await.expect("a redis");
     let cluster = plan(&url, &redis.url())
         .of(gateways, workers, 1)
+        .settings(settings)
         .start()
         .await
         .expect("a cluster");
@@ -92,6 +114,12 @@ pub async fn over_own_postgres(gateways: usize, workers: usize) -> (Cluster, Pos
     (cluster, postgres, redis)
 }
 
+/// Changes settings of one process, for its next start.
+pub fn set(node: &mut Node, toml: &str) {
+    let over = toml.parse().expect("a test's settings are valid TOML");
+    harness::config::merge(&mut node.plan_mut().common.settings, &over);
+}
+
 pub async fn migrate(url: String) -> Result<(), store::Error> {
     let config = store::Config {
         url,
@@ -100,7 +128,8 @@ pub async fn migrate(url: String) -> Result<(), store::Error> {
     store::migrate::migrate(&config).await.map(drop)
 }
 
-fn plan(postgres_url: &str, redis_url: &str) -> Plan {
+/// The usual settings over these servers.
+pub fn plan(postgres_url: &str, redis_url: &str) -> Plan {
     Plan::new(env!("CARGO_BIN_EXE_mcp-tasks"), postgres_url, redis_url).settings(SETTINGS)
 }
 
@@ -115,4 +144,14 @@ pub fn text(result: &Value) -> String {
         .as_str()
         .unwrap_or_default()
         .to_owned()
+}
+
+/// Hints in all job streams.
+pub async fn entries(redis: &Redis) -> i64 {
+    let script = "local sum = 0
+        for _, key in ipairs(redis.call('KEYS', '{mcp-tasks:s*}:jobs:*')) do
+          sum = sum + redis.call('XLEN', key)
+        end
+        return sum";
+    redis.number(&["EVAL", script, "0"]).await.expect("a count")
 }

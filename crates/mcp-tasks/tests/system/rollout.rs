@@ -1,0 +1,191 @@
+//! Releases and tool versions side by side: a rolling upgrade and the way back, under load, and who
+//! may run what.
+//!
+//! The rolling upgrade replaces the binary by itself, unless `MCP_TASKS_OLD_BINARY` names that of
+//! an older release (`make rollout` builds one): then it begins with the old release on its own
+//! schema.
+
+mod front;
+mod load;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::future::join_all;
+use harness::cluster::Cluster;
+use harness::node::Node;
+use harness::process::{Process, Spec};
+use harness::redis::Redis;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use self::front::Front;
+use self::load::Load;
+use crate::support::{SOON, System, plan, set};
+
+const NEW: &str = env!("CARGO_BIN_EXE_mcp-tasks");
+
+/// The old release's binary, and whether it is another than ours.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what a test compares with is no setting of the product"
+)]
+fn old() -> (PathBuf, bool) {
+    match std::env::var("MCP_TASKS_OLD_BINARY") {
+        Ok(path) if !path.is_empty() => (path.into(), true),
+        _ => (NEW.into(), false),
+    }
+}
+
+/// Applies a release's migrations with its own command.
+async fn migrate_with(binary: &Path, url: &str, log: &Path) {
+    let mut spec = Spec::new("migrate", binary, log).args(["migrate"]);
+    spec.env = vec![("MCP_TASKS__POSTGRES__URL".to_owned(), url.to_owned())];
+    let mut process = Process::spawn(&spec).unwrap();
+    let status = process.wait(SOON).await.unwrap();
+    assert!(status.success(), "{}", harness::logs::tail(log, 20));
+}
+
+/// Ends a process as Kubernetes would, and starts another release in its place.
+async fn replace(node: &mut Node, binary: &Path) {
+    let status = node.stop(SOON).await.unwrap();
+    assert!(status.success(), "{}: {status}", node.name());
+    binary.clone_into(&mut node.plan_mut().binary);
+    node.start_again().unwrap();
+    node.ready().await.unwrap();
+}
+
+/// Every process in turn; before each, some tasks begin to wait for people, which the next ones
+/// will have to resume.
+async fn roll(cluster: &mut Cluster, binary: &Path, load: &Load) {
+    for node in cluster.nodes() {
+        let parked = load.park(4).await;
+        replace(node, binary).await;
+        load.resume(parked).await;
+    }
+}
+
+/// One release after the other, process by process, and back again, while clients call, ask,
+/// answer, cancel and repeat: nobody sees an error, no task is lost, every result is right, and no
+/// try is spent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_upgrade_and_the_way_back() {
+    let (old, is_another) = old();
+    let postgres = harness::postgres::Postgres::temporary().await.unwrap();
+    let url = postgres.create_database("rollout").await.unwrap();
+    let redis = Redis::temporary().await.unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    migrate_with(&old, &url, log.path()).await;
+
+    let mut plan = plan(&url, &redis.url()).of(2, 2, 1).settings(
+        r#"
+[gateway]
+drain_delay = "500ms"
+[worker]
+drain_deadline = "2s"
+stop_grace = "1s"
+"#,
+    );
+    plan.binary.clone_from(&old);
+    let mut cluster = plan.start().await.unwrap();
+    cluster
+        .wait_for_tools(0, &["slow_compute", "run_suite"])
+        .await
+        .unwrap();
+    let mut probes = JoinSet::new();
+    let front = Front::start(&cluster, &mut probes);
+    let load = Load::start(&front, if is_another { 8 } else { 4 });
+    load.warm(10).await;
+
+    // The new schema comes first, under the old release.
+    migrate_with(Path::new(NEW), &url, log.path()).await;
+    load.warm(10).await;
+    roll(&mut cluster, Path::new(NEW), &load).await;
+    load.warm(10).await;
+    if is_another {
+        roll(&mut cluster, &old, &load).await;
+        load.warm(10).await;
+    }
+    let seen = load.end().await;
+    println!("rollout: {seen}");
+    let rows = harness::postgres::rows(
+        &url,
+        "SELECT count(*) FILTER (WHERE phase IS NOT NULL), max(tries),
+             string_agg(DISTINCT error::text, ' ') FILTER (WHERE status = 'failed') FROM tasks",
+    )
+    .await
+    .unwrap();
+    let none: [Option<String>; 3] = [Some("0".into()), Some("0".into()), None];
+    assert_eq!(rows[0], none, "live tasks, tries, failures");
+    cluster.quiet(&[]).unwrap();
+}
+
+/// While two versions of a tool are served, the old one's workers take no job of the new one:
+/// neither from Redis nor, while it is away, from Postgres.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_version_eats_no_new_job() {
+    let mut system = System::with(1, 2, "[tools]\ndrills = 1").await;
+    let alice = system.cluster.client(0, "alice");
+    let ask = async |questions: Value| {
+        let arguments = json!({"label": "x", "questions": questions});
+        alice.start("drill_ask", arguments).await.unwrap()
+    };
+    let accept = json!({"action": "accept", "content": {"answer": "x"}});
+    let bound = ask(json!([{"key": "a"}])).await;
+    alice
+        .wait_status(&bound, "input_required", SOON)
+        .await
+        .unwrap();
+    let worker = &mut system.cluster.workers[1];
+    worker.stop(SOON).await.unwrap();
+    set(worker, "[tools]\ndrills = 2");
+    worker.start_again().unwrap();
+    worker.ready().await.unwrap();
+    let is_new = "SELECT count(*) FROM tools WHERE name = 'drill_ask' AND version = 2 AND current";
+    assert_eq!(system.count(is_new).await, 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+
+    let versions = async |count: usize| {
+        let ids = join_all((0..count).map(|_| ask(json!([])))).await;
+        for id in ids {
+            let done = alice.wait_status(&id, "completed", SOON).await.unwrap();
+            let said = &done["result"]["structuredContent"];
+            assert_eq!(said["before"]["version"], 2, "{said}");
+        }
+    };
+    versions(20).await;
+    system.redis.kill9();
+    versions(20).await;
+    system.redis.start_again().await.unwrap();
+    // What the old version began, it goes on with.
+    alice.update(&bound, json!({"a": accept})).await.unwrap();
+    let done = alice.wait_status(&bound, "completed", SOON).await.unwrap();
+    assert_eq!(done["result"]["structuredContent"]["after"]["version"], 1);
+}
+
+/// A binary that the schema does not support any more does not start, and says what to do; so
+/// does one that the schema does not know yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_binary_that_does_not_fit_says_so() {
+    let mut system = System::of(1, 1).await;
+    let refused = async |node: &mut Node, text: &str| {
+        node.kill9();
+        node.start_again().unwrap();
+        let status = node.wait(SOON).await.unwrap();
+        assert!(!status.success(), "{}: {status}", node.name());
+        let log = harness::logs::tail(node.log(), 5);
+        assert!(log.contains(text), "{}: {log}", node.name());
+    };
+    for (change, text) in [
+        (
+            "UPDATE schema_support SET oldest_supported_release = '99.0.0'",
+            "99.0.0 or newer",
+        ),
+        ("DELETE FROM schema_migrations", "mcp-tasks migrate"),
+    ] {
+        system.database.rows(change).await.unwrap();
+        for node in system.cluster.nodes() {
+            refused(node, text).await;
+        }
+    }
+}
