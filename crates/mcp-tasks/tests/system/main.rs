@@ -1,6 +1,8 @@
 //! The whole system as real processes: gateways, workers and crons of the built binary over a
 //! real Postgres and a real Redis, and what happens when parts of it die.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 mod drains;
 mod faults;
 mod flows;
