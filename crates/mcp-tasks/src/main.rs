@@ -7,6 +7,7 @@ mod lifecycle;
 mod monitor;
 mod reference;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,6 +42,13 @@ enum Command {
     Cron(Settings),
     /// Bring the schema up to what this binary needs.
     Migrate(Settings),
+    /// Keep a tool's external command on the lease of its worker. Workers start this themselves.
+    #[command(hide = true)]
+    Supervise {
+        /// The command.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        _command: Vec<OsString>,
+    },
     /// Look at the settings.
     Config {
         #[command(subcommand)]
@@ -59,6 +67,9 @@ enum ConfigCommand {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = worker::process::supervise_if_asked() {
+        return code;
+    }
     match run(Arguments::parse().command) {
         Ok(code) => code,
         Err(error) => {
@@ -80,6 +91,10 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
         Command::Cron(settings) => commands::cron::run(config::load(settings.config.as_deref())?),
         Command::Migrate(settings) => {
             commands::migrate::run(config::load(settings.config.as_deref())?)
+        }
+        // A worker's own way of asking was answered by `main`.
+        Command::Supervise { .. } => {
+            Err("supervise is started by workers, for their commands".into())
         }
         Command::Config { what } => {
             match what {

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+mod commands;
 mod drains;
 mod faults;
 mod flows;

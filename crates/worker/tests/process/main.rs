@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             ends::nothing_begins_after_the_end,
             ends::nothing_begins_after_a_stop,
             ends::a_relay_is_caught,
-            ends::a_storm_of_forks_is_ended,
+            ends::ten_relays_are_caught,
             ends::orphans_that_end_are_not_kept_as_zombies,
             ends::many_at_once_leave_nothing,
             deaths::a_killed_worker_takes_its_commands_along,
