@@ -1,11 +1,12 @@
 //! A client: asks one gateway at a time, records whatever it asked and saw, and counts.
 
+mod listen;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use harness::client::{Client, Request};
-use harness::sse::Stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,15 +14,13 @@ use crate::board::{Board, Entry};
 use crate::calls::Call;
 use crate::figures::Figures;
 use crate::history::{
-    Acknowledgement, CallAnswer, ForeignAnswer, Kind, NoAnswer, Recorder, Reply, RpcError,
-    TaskAnswer, View,
+    Acknowledgement, CallAnswer, Kind, NoAnswer, Recorder, Reply, RpcError, TaskAnswer, View,
 };
+
+pub use listen::Listening;
 
 /// Longer than a gateway makes a request wait for Postgres, and than most freezes.
 const PATIENCE: Duration = Duration::from_secs(25);
-/// How long a stranger listens for what he must not hear.
-const EAVESDROP: Duration = Duration::from_millis(500);
-const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// What all clients of a run share.
 #[derive(Debug)]
@@ -83,13 +82,6 @@ pub struct Seen {
     pub view: View,
     /// After how many milliseconds the server would be asked again.
     pub poll_ms: u64,
-}
-
-/// An open `subscriptions/listen`.
-#[derive(Debug)]
-pub struct Listening {
-    stream: Stream,
-    gateway: usize,
 }
 
 impl Caller {
@@ -247,73 +239,6 @@ impl Caller {
         asking.answered(Kind::Foreign {
             task: task.to_owned(),
             method: method.to_owned(),
-            answer,
-        });
-    }
-
-    /// `subscriptions/listen` for these tasks. `None` if there is no stream.
-    pub async fn listen(&self, gateway: usize, tasks: &[String]) -> Option<Listening> {
-        self.shared.figures.request("subscriptions/listen");
-        let stream = self.at[gateway].listen(json!({"taskIds": tasks})).await;
-        match stream {
-            Ok(stream) if stream.status == 200 => Some(Listening { stream, gateway }),
-            Ok(stream) => {
-                let what = format!("subscriptions/listen: HTTP {}", stream.status);
-                self.shared.figures.server_error(what);
-                None
-            }
-            Err(_) => {
-                self.shared.figures.lost_connection("subscriptions/listen");
-                None
-            }
-        }
-    }
-
-    /// The next state of a task. `None` when the stream has ended, or says nothing for so long.
-    pub async fn hear(&self, listening: &mut Listening, within: Duration) -> Option<View> {
-        loop {
-            let asking = self.shared.recorder.asking(
-                &self.name,
-                &self.principal,
-                &gateway_name(listening.gateway),
-            );
-            let text = listening.stream.text(within).await.ok()??;
-            if let Some(view) = View::of_notification(&text) {
-                asking.answered(Kind::Notified {
-                    task: view.id.clone(),
-                    view: view.clone(),
-                });
-                return Some(view);
-            }
-        }
-    }
-
-    /// Listens for a task that is not ours: the acknowledgement must leave it out, and nothing of
-    /// it may be told.
-    pub async fn eavesdrop(&self, gateway: usize, task: &str) {
-        let asking = self.asking(gateway, "subscriptions/listen");
-        let stream = self.at[gateway].listen(json!({"taskIds": [task]})).await;
-        let answer = match stream {
-            Err(error) => ForeignAnswer::NoAnswer(NoAnswer {
-                why: error.to_string(),
-            }),
-            Ok(mut stream) => {
-                let mut answer = ForeignAnswer::NoAnswer(NoAnswer::default());
-                while let Ok(Some(text)) = stream.text(EAVESDROP).await {
-                    if text.contains(task) {
-                        answer = ForeignAnswer::Shown { result: text };
-                        break;
-                    }
-                    if text.contains(ACKNOWLEDGED) {
-                        answer = ForeignAnswer::Refused(RpcError::default());
-                    }
-                }
-                answer
-            }
-        };
-        asking.answered(Kind::Foreign {
-            task: task.to_owned(),
-            method: "subscriptions/listen".to_owned(),
             answer,
         });
     }

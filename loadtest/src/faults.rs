@@ -144,7 +144,8 @@ impl Breaker {
         nodes.iter_mut().for_each(|node| node.kill9());
         sleep(fault.lasts).await;
         for node in &mut nodes {
-            node.start_again()?;
+            // All at once; whoever does not come up is looked after below.
+            let _ = node.start_again();
         }
         for node in &mut nodes {
             supervisor::revive(node, &self.figures).await?;

@@ -13,6 +13,7 @@ pub mod fault;
 pub mod faults;
 pub mod figures;
 pub mod history;
+pub mod judgement;
 pub mod ledger;
 pub mod lines;
 pub mod outage;

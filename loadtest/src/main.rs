@@ -1,10 +1,12 @@
 //! The command line of the chaos harness.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mcp_tasks_loadtest::judgement;
 use mcp_tasks_loadtest::run::{self, Options};
+use mcp_tasks_loadtest::sabotage::{self, Sabotage, drill};
 
 /// Attacks a system of real processes and decides whether it kept its promises.
 #[derive(Debug, Parser)]
@@ -18,6 +20,13 @@ struct Arguments {
 enum Command {
     /// Many clients, and faults from a seeded schedule. The last line is the verdict.
     Chaos(Chaos),
+    /// Judges a run that was kept (`chaos --keep DIR`) once more.
+    Check {
+        /// Its folder.
+        dir: PathBuf,
+    },
+    /// Breaks every promise once, on purpose, and fails unless each breach is found as what it is.
+    Sabotage(Drill),
 }
 
 #[derive(Debug, clap::Args)]
@@ -40,10 +49,48 @@ struct Chaos {
     /// Keep history, ledger, configuration and logs in this folder.
     #[arg(long)]
     keep: Option<PathBuf>,
+    /// Break one promise on purpose, by triggers in the run's own database: it must be found.
+    #[arg(long, value_parser = sabotage_named)]
+    sabotage: Option<&'static Sabotage>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Drill {
+    /// The binary under attack.
+    #[arg(long, default_value = "target/debug/mcp-tasks")]
+    binary: PathBuf,
+    /// For how long clients begin something new.
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
+    duration: std::time::Duration,
+    /// Decides what the clients do.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn sabotage_named(name: &str) -> Result<&'static Sabotage, String> {
+    let names = || sabotage::all().iter().map(|sabotage| sabotage.name);
+    let known = || format!("one of {}", names().collect::<Vec<_>>().join(", "));
+    sabotage::find(name).ok_or_else(known)
 }
 
 fn main() -> ExitCode {
-    let Command::Chaos(chaos) = Arguments::parse().command;
+    let done = match Arguments::parse().command {
+        Command::Chaos(chaos) => attack(chaos),
+        Command::Check { dir } => check(&dir),
+        Command::Sabotage(drill) => break_all(drill),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("mcp-tasks-loadtest: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether it went well.
+fn attack(chaos: Chaos) -> harness::Result<bool> {
     let options = Options {
         binary: chaos.binary,
         duration: chaos.duration,
@@ -51,26 +98,35 @@ fn main() -> ExitCode {
         clients: chaos.clients,
         tasks_min: chaos.tasks_min,
         keep: chaos.keep,
+        sabotage: chaos.sabotage,
     };
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
-    };
-    match runtime.block_on(run::run(&options)) {
-        Ok(outcome) => {
-            print!("{}", outcome.report);
-            println!("{}", outcome.verdict);
-            if outcome.good {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(error) => failed(&error),
-    }
+    let runtime = tokio::runtime::Runtime::new();
+    let runtime = runtime.map_err(harness::Error::io("start the runtime"))?;
+    let outcome = runtime.block_on(run::run(&options))?;
+    print!("{}", outcome.report);
+    println!("{}", outcome.verdict);
+    Ok(outcome.good)
 }
 
-fn failed(error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("mcp-tasks-loadtest: {error}");
-    ExitCode::FAILURE
+/// Whether all was found.
+fn break_all(drill: Drill) -> harness::Result<bool> {
+    let options = drill::Options {
+        binary: drill.binary,
+        duration: drill.duration,
+        seed: drill.seed,
+    };
+    let runtime = tokio::runtime::Runtime::new();
+    let runtime = runtime.map_err(harness::Error::io("start the runtime"))?;
+    let outcome = runtime.block_on(drill::run(&options))?;
+    print!("{}", outcome.report);
+    println!("{}", outcome.verdict);
+    Ok(outcome.good)
+}
+
+/// Whether no promise was broken.
+fn check(dir: &Path) -> harness::Result<bool> {
+    let judgement = judgement::of_folder(dir)?;
+    print!("{}", judgement.report);
+    println!("check: violations={}", judgement.violations);
+    Ok(judgement.violations == 0)
 }

@@ -15,12 +15,12 @@ impl Rng {
     #[must_use]
     pub fn part(seed: u64, part: u64) -> Rng {
         let mut rng = Rng(seed ^ part.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        rng.next();
+        rng.bits();
         rng
     }
 
     /// 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,7 +31,7 @@ impl Rng {
     /// A number from `low` up to, but not including, `high`; `low` if there is none.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         match high.checked_sub(low) {
-            Some(span @ 1..) => low + self.next() % span,
+            Some(span @ 1..) => low + self.bits() % span,
             _ => low,
         }
     }

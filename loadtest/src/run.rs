@@ -11,15 +11,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::board::Board;
 use crate::caller::{Caller, Shared};
-use crate::checker::Violation;
 use crate::faults::Breaker;
 use crate::figures::Figures;
 use crate::history::Recorder;
 use crate::rng::Rng;
+use crate::sabotage::Sabotage;
 use crate::scene::Scene;
 use crate::schedule::{self, Numbers};
 use crate::stack::{Plan, Stack};
-use crate::{checker, ledger, settle, supervisor};
+use crate::{judgement, settle, supervisor};
 
 /// As in a small installation, on one machine.
 const NUMBERS: Numbers = Numbers {
@@ -27,7 +27,8 @@ const NUMBERS: Numbers = Numbers {
     workers: 3,
     crons: 2,
 };
-const TOOLS: [&str; 5] = [
+/// The tools that runs call.
+pub const TOOLS: [&str; 5] = [
     "chaos_quick",
     "chaos_steps",
     "chaos_ask",
@@ -51,6 +52,8 @@ pub struct Options {
     pub tasks_min: u64,
     /// Where history, ledger, configuration and logs are kept; nowhere if `None`.
     pub keep: Option<PathBuf>,
+    /// What is broken on purpose.
+    pub sabotage: Option<&'static Sabotage>,
 }
 
 /// How it went.
@@ -73,11 +76,11 @@ pub async fn run(options: &Options) -> Result<Outcome> {
     let dir = options.keep.as_deref().unwrap_or(temp.path()).to_owned();
     std::fs::create_dir_all(&dir).map_err(Error::io(format!("make {}", dir.display())))?;
     let dir = dir.canonicalize().map_err(Error::io("find the folder"))?;
-    let ledger = dir.join("ledger.jsonl");
-    let recorder = Recorder::create(&dir.join("history.jsonl")).map_err(Error::io("history"))?;
+    let recorder = Recorder::create(&dir.join(judgement::HISTORY));
+    let recorder = recorder.map_err(Error::io("begin a history"))?;
     let figures = Arc::new(Figures::default());
 
-    let stack = Arc::new(start(options, &dir, &ledger).await?);
+    let stack = Arc::new(start(options, &dir).await?);
     if !stack.skewed {
         figures.trouble("libfaketime is not installed: all clocks were right".to_owned());
     }
@@ -91,41 +94,33 @@ pub async fn run(options: &Options) -> Result<Outcome> {
     settle::settle(&shared, options.seed).await;
     drop(stack);
     let history = recorder.finish().map_err(Error::io("keep the history"))?;
-    let ledger = ledger::read(&ledger).map_err(Error::io("read the ledger"))?;
-    let violations = checker::check(&history, &ledger);
+    let judgement = judgement::of(&history, &dir.join(judgement::LEDGER))?;
+    let tasks = figures.tasks();
+    let mut report = format!(
+        "chaos: {} s\n{}",
+        options.duration.as_secs(),
+        figures.report()
+    );
+    if tasks < options.tasks_min {
+        report.push_str(&format!("  fewer tasks than {}\n", options.tasks_min));
+    }
+    report.push_str(&judgement.report);
     Ok(Outcome {
-        report: report(options, &figures, &violations, ledger.len()),
+        report,
         verdict: format!(
-            "chaos: seed={} tasks={} faults={} violations={}",
+            "chaos: seed={} tasks={tasks} faults={} violations={}",
             options.seed,
-            figures.tasks(),
             figures.faults(),
-            violations.len()
+            judgement.violations
         ),
-        good: violations.is_empty() && figures.tasks() >= options.tasks_min,
+        good: judgement.violations == 0 && tasks >= options.tasks_min,
     })
 }
 
-fn report(options: &Options, figures: &Figures, violations: &[Violation], acts: usize) -> String {
-    let mut text = format!(
-        "chaos: what {} s of it came to\n",
-        options.duration.as_secs()
-    );
-    text.push_str(&figures.report());
-    text.push_str(&format!("  acts in the ledger: {acts}\n"));
-    if figures.tasks() < options.tasks_min {
-        text.push_str(&format!("  fewer than {} tasks\n", options.tasks_min));
-    }
-    for violation in violations {
-        text.push_str(&format!("violation: {violation}\n"));
-    }
-    text
-}
-
-async fn start(options: &Options, dir: &Path, ledger: &Path) -> Result<Stack> {
+async fn start(options: &Options, dir: &Path) -> Result<Stack> {
     let tools = format!(
         "[tools]\nfixtures = \"chaos\"\nledger = \"{}\"\n",
-        ledger.display()
+        dir.join(judgement::LEDGER).display()
     );
     let plan = Plan {
         binary: options
@@ -136,7 +131,11 @@ async fn start(options: &Options, dir: &Path, ledger: &Path) -> Result<Stack> {
         numbers: NUMBERS,
         settings: tools,
     };
-    let stack = Stack::start(&plan, async |_url| Ok(())).await?;
+    let prepare = async |url: &str| match options.sabotage {
+        Some(sabotage) => sabotage.install(url, "").await,
+        None => Ok(()),
+    };
+    let stack = Stack::start(&plan, prepare).await?;
     stack.wait_for_tools(&TOOLS).await?;
     Ok(stack)
 }

@@ -2,6 +2,7 @@
 
 mod ask;
 mod cancel;
+mod correct;
 mod disconnect;
 mod foreign;
 mod inline;
@@ -34,11 +35,14 @@ pub struct Scene {
     pub rng: Rng,
     /// When it begins nothing new, and follows nothing any further.
     pub until: Instant,
+    mix: &'static [(u64, Kind)],
     calls: u64,
 }
 
+/// What a client may do next: each is a scenario with a file of its own.
+#[expect(missing_docs, reason = "named like the scenarios' files")]
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+pub enum Kind {
     Inline,
     Poll,
     Ask,
@@ -48,9 +52,11 @@ enum Kind {
     Foreign,
     Disconnect,
     Undo,
+    Correct,
 }
 
-const MIX: [(u64, Kind); 9] = [
+/// What clients do, and how often.
+pub const MIX: [(u64, Kind); 10] = [
     (14, Kind::Inline),
     (24, Kind::Poll),
     (16, Kind::Ask),
@@ -60,6 +66,7 @@ const MIX: [(u64, Kind); 9] = [
     (6, Kind::Foreign),
     (4, Kind::Disconnect),
     (8, Kind::Undo),
+    (4, Kind::Correct),
 ];
 
 impl Scene {
@@ -70,14 +77,21 @@ impl Scene {
             caller,
             rng,
             until,
+            mix: &MIX,
             calls: 0,
         }
+    }
+
+    /// The same, but of these scenarios only.
+    #[must_use]
+    pub fn only(self, mix: &'static [(u64, Kind)]) -> Scene {
+        Scene { mix, ..self }
     }
 
     /// Plays scenarios until the end.
     pub async fn play(mut self) {
         while !self.is_over() {
-            match self.rng.weighted(&MIX) {
+            match self.rng.weighted(self.mix) {
                 Kind::Inline => inline::play(&mut self).await,
                 Kind::Poll => poll::play(&mut self).await,
                 Kind::Ask => ask::play(&mut self).await,
@@ -87,6 +101,7 @@ impl Scene {
                 Kind::Foreign => foreign::play(&mut self).await,
                 Kind::Disconnect => disconnect::play(&mut self).await,
                 Kind::Undo => undo::play(&mut self).await,
+                Kind::Correct => correct::play(&mut self).await,
             }
         }
     }
@@ -164,7 +179,7 @@ impl Scene {
 
     /// The same client with choices of its own, for something done meanwhile. It begins no calls.
     fn twin(&mut self) -> Scene {
-        let rng = Rng::new(self.rng.next());
+        let rng = Rng::new(self.rng.bits());
         Scene::new(self.caller.clone(), rng, self.until)
     }
 

@@ -23,7 +23,12 @@ const LATER: Duration = Duration::from_secs(3);
 
 /// Reads every task until it is over, then all once more.
 pub async fn settle(shared: &Arc<Shared>, seed: u64) {
-    let deadline = Instant::now() + DEADLINE;
+    within(shared, seed, DEADLINE).await;
+}
+
+/// The same with another deadline.
+pub async fn within(shared: &Arc<Shared>, seed: u64, patience: Duration) {
+    let deadline = Instant::now() + patience;
     let entries = shared.board.all();
     let mut rng = Rng::part(seed, u64::MAX - 1);
     round(shared, &entries, &mut rng, deadline).await;
@@ -47,7 +52,7 @@ async fn round(
         let permit = Arc::clone(&width).acquire_owned();
         let permit = permit.await.expect("nobody closes it");
         let caller = Caller::new("settler", &entry.principal, Arc::clone(shared));
-        let (entry, rng) = (entry.clone(), Rng::new(rng.next()));
+        let (entry, rng) = (entry.clone(), Rng::new(rng.bits()));
         reading.spawn(async move {
             let over = end(&caller, &entry, rng, deadline).await;
             drop(permit);
@@ -74,7 +79,7 @@ async fn end(caller: &Caller, entry: &Entry, mut rng: Rng, deadline: Instant) ->
                 let _ = caller.cancel(at, &entry.task).await;
             }
             Ok(_) => {}
-            Err(_) if late => return None,
+            Err(trouble) if late || trouble.is_final() => return None,
             Err(_) => {}
         }
         sleep(LOOK).await;

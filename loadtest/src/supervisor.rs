@@ -22,13 +22,15 @@ const STARTS_MAX: usize = 50;
 pub async fn revive(node: &mut Node, figures: &Figures) -> Result<()> {
     let mut starts = 0;
     loop {
-        node.start_again()?;
-        match node.ready().await {
+        let started = match node.start_again() {
+            Ok(()) => node.ready().await,
+            Err(error) => Err(error),
+        };
+        match started {
             Ok(()) => return Ok(()),
-            Err(error @ Error::Failed { .. }) if starts < STARTS_MAX => {
+            Err(Error::Failed { .. } | Error::Io { .. }) if starts < STARTS_MAX => {
                 starts += 1;
                 figures.ended_at_start(node.name());
-                drop(error);
                 sleep(AGAIN).await;
             }
             Err(error) => return Err(error),

@@ -89,12 +89,12 @@ async fn answer(scene: &mut Scene, task: &str, keys: &[String], how: How) {
 
 /// Sends answers until some are acknowledged: others each time, so that the result tells which of
 /// them counted. The first that came through must, whether its acknowledgement did or not.
-async fn send(scene: &mut Scene, task: &str, keys: &[String]) {
+pub(super) async fn send(scene: &mut Scene, task: &str, keys: &[String]) {
     while !scene.is_over() {
         let all: BTreeMap<String, Value> = keys
             .iter()
             .map(|key| {
-                let value = format!("{:016x}", scene.rng.next());
+                let value = format!("{:016x}", scene.rng.bits());
                 (key.clone(), Plan::response(&value))
             })
             .collect();
