@@ -71,12 +71,16 @@ impl From<tokio_postgres::Error> for Fault {
         if *code == SqlState::QUERY_CANCELED {
             return Self::Final(Error::Timeout(Box::new(error)));
         }
-        let transient = code.code().starts_with("08")
+        let transient = ["08", "53"]
+            .iter()
+            .any(|class| code.code().starts_with(class))
             || [
                 SqlState::ADMIN_SHUTDOWN,
                 SqlState::CRASH_SHUTDOWN,
                 SqlState::CANNOT_CONNECT_NOW,
-                SqlState::TOO_MANY_CONNECTIONS,
+                // Postgres ended a session that seemed forgotten: this process was not awake.
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                SqlState::IDLE_SESSION_TIMEOUT,
                 SqlState::T_R_SERIALIZATION_FAILURE,
                 SqlState::T_R_DEADLOCK_DETECTED,
                 // A former primary that became a standby: the next connection finds the new one.

@@ -63,6 +63,8 @@ pub struct Migrated {
 /// When Postgres cannot be reached, a statement fails, or the schema belongs to a newer or
 /// another program.
 pub async fn migrate(config: &Config) -> Result<Migrated, Error> {
+    // The lock is a session's.
+    crate::connect::check_sessions(config).await?;
     let mut tries_left = LOCK_TRIES;
     loop {
         tries_left -= 1;
@@ -227,6 +229,7 @@ impl Store {
     /// # Errors
     /// [`Error::Schema`] says what to run; others mean that Postgres could not be asked.
     pub async fn check_schema(&self) -> Result<(), Error> {
+        self.check_sessions().await?;
         let found = with_connection!(self, "check_schema", |connection| {
             let exists = connection.query_one(sql!("schema_exists"), &[]).await?;
             if !exists.get::<_, bool>(0) {

@@ -4,8 +4,8 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
-use tokio_postgres::NoTls;
 
+use crate::connect::Connector;
 use crate::error::{Error, Fault};
 use crate::{Config, Store};
 
@@ -14,29 +14,18 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// A try gets at least this, also at the end of the caller's time.
 const TRY_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// After Postgres should have ended a statement by itself.
+const OVERDUE: Duration = Duration::from_secs(1);
 /// A try waits at least this long for a free connection, whatever is left of its time.
 const POOL_WAIT_MIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn build(config: &Config) -> Result<Pool, Error> {
-    let mut postgres: tokio_postgres::Config = config
-        .url
-        .parse()
-        .map_err(|e| Error::Schema(format!("postgres.url: {e}")))?;
-    let statement_timeout = config.statement_timeout.as_millis();
-    postgres
-        .application_name("mcp-tasks")
-        .connect_timeout(config.connect_timeout)
-        // Half-open connections are noticed in seconds and not in hours.
-        .keepalives_idle(Duration::from_secs(10))
-        .tcp_user_timeout(config.statement_timeout + Duration::from_secs(5));
-    let options = format!(
-        "{} -c statement_timeout={statement_timeout} -c idle_in_transaction_session_timeout={statement_timeout}",
-        postgres.get_options().unwrap_or_default(),
-    );
-    postgres.options(options.trim());
-    let manager = Manager::from_config(
-        postgres,
-        NoTls,
+    let connector = Connector::new(config)?;
+    let patience = connector.patience();
+    let manager = Manager::from_connect(
+        // The connector has its own.
+        tokio_postgres::Config::new(),
+        connector,
         // A dead connection costs one try, which is repeated, and not one round trip a use.
         ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
@@ -44,9 +33,36 @@ pub(crate) fn build(config: &Config) -> Result<Pool, Error> {
     );
     Pool::builder(manager)
         .max_size(config.pool_size)
+        .create_timeout(Some(patience))
         .runtime(Runtime::Tokio1)
         .build()
         .map_err(|e| Error::Unavailable(Box::new(e)))
+}
+
+/// A connection in use. Dropped before it is given back, its user was dropped half way: then it
+/// still waits for an answer that nobody wants, and whoever took it next would wait as well.
+pub(crate) struct Lent(Option<Object>);
+
+impl Lent {
+    pub(crate) fn connection(&mut self) -> &mut Object {
+        self.0.as_mut().expect("only giving back takes it")
+    }
+
+    /// Closes a connection that failed, or that still waits for an answer: it is not used again.
+    pub(crate) fn give_back(mut self, fault: Option<&Fault>) {
+        let object = self.0.take().expect("it is given back once");
+        if matches!(fault, Some(Fault::Transient(_))) {
+            drop(Object::take(object));
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
 }
 
 /// The tries of one operation. Every statement of this crate is safe to repeat, because its
@@ -68,15 +84,16 @@ impl<'a> Tries<'a> {
         }
     }
 
-    pub(crate) async fn connection(&self) -> Result<Object, Fault> {
+    pub(crate) async fn connection(&self) -> Result<Lent, Fault> {
         let left = self.store.wait_max.saturating_sub(self.started.elapsed());
-        let connect = Some(self.store.config.connect_timeout.min(left.max(TRY_MIN)));
+        let patience = self.store.pool.timeouts().create;
+        let connect = patience.map(|patience| patience.min(left.max(TRY_MIN)));
         let timeouts = Timeouts {
             wait: Some(left.max(POOL_WAIT_MIN)),
             create: connect,
             recycle: connect,
         };
-        Ok(self.store.pool.timeout_get(&timeouts).await?)
+        Ok(Lent(Some(self.store.pool.timeout_get(&timeouts).await?)))
     }
 
     /// One try on a connection. Postgres ends a slow statement by itself; one that is frozen or
@@ -86,18 +103,19 @@ impl<'a> Tries<'a> {
         body: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let left = self.store.wait_max.saturating_sub(self.started.elapsed());
-        // What the caller has left, but always enough for a healthy answer.
-        let limit = (self.store.config.statement_timeout * 2).min(left.max(TRY_MIN));
+        // What the caller has left, but always enough for a healthy answer. Beyond what Postgres
+        // itself allows there is none, and a try on another connection is the better use of it.
+        let limit = (self.store.config.statement_timeout + OVERDUE).min(left.max(TRY_MIN));
+        let sent = Instant::now();
         match tokio::time::timeout(limit, body).await {
             Ok(outcome) => outcome,
-            Err(elapsed) => Err(Fault::Transient(Box::new(elapsed))),
-        }
-    }
-
-    /// Closes a connection that failed, or that still waits for an answer: it is not used again.
-    pub(crate) fn put_back(&self, connection: Object, fault: Option<&Fault>) {
-        if matches!(fault, Some(Fault::Transient(_))) {
-            drop(Object::take(connection));
+            Err(elapsed) => {
+                // The other side may have vanished: so it has for connections that nobody has
+                // used since, and each of them would cost its user a try.
+                let since = sent.elapsed();
+                self.store.pool.retain(|_, used| used.last_used() < since);
+                Err(Fault::Transient(Box::new(elapsed)))
+            }
         }
     }
 
@@ -151,14 +169,14 @@ macro_rules! with_connection {
         let mut tries = $crate::pool::Tries::new($store, $operation);
         loop {
             let outcome: Result<_, $crate::error::Fault> = match tries.connection().await {
-                Ok(mut object) => {
+                Ok(mut lent) => {
                     let outcome = tries
                         .limited(async {
-                            let $connection = &mut object;
+                            let $connection = lent.connection();
                             $body
                         })
                         .await;
-                    tries.put_back(object, outcome.as_ref().err());
+                    lent.give_back(outcome.as_ref().err());
                     outcome
                 }
                 Err(fault) => Err(fault),
