@@ -4,6 +4,7 @@
 mod admin;
 mod binaries;
 mod home;
+mod session;
 mod shared;
 mod standby;
 
@@ -20,6 +21,7 @@ use crate::{leftovers, ports};
 
 pub use admin::rows;
 pub use home::end_and_remove;
+pub use session::Session;
 pub use shared::{Database, shared, test_database};
 
 /// A server on a busy machine may have a long journal to replay.
