@@ -17,7 +17,7 @@ use crate::drive::{Ends, Overtime, Work, drive};
 use crate::error::{Ending, ToolError};
 use crate::lease::{Job, Order};
 use crate::process::Commands;
-use crate::settle::{Settling, backoff, until_written, unwritten};
+use crate::settle::{Settling, backoff, hint, until_written, unwritten};
 use crate::tool::{Arguments, Served};
 use crate::undo::Undoing;
 
@@ -100,14 +100,8 @@ impl Unwind<'_> {
                 let undone = self.written(Outcome::Undone, || store.finish_undo(claim, &step.key));
                 (undone.await == Outcome::Lost).then_some(Outcome::Lost)
             }
-            // A try that ends because this worker ends is nobody's failure.
             Verdict::Again(why) if order == Order::Drain => {
-                let outcome = self.again(step, &why, Duration::ZERO).await;
-                if outcome == Outcome::Retried {
-                    crate::settle::hint(self.parts, claim).await;
-                    return Some(Outcome::Released);
-                }
-                Some(outcome)
+                Some(self.interrupted(step, &why).await)
             }
             Verdict::Again(why) if tries >= i32::from(policy.undo_tries_max) => {
                 self.give_up(step, &gave_up(tries, &why)).await
@@ -163,6 +157,25 @@ impl Unwind<'_> {
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let again = || store.retry_undo(claim, &step.key, why, pause);
         self.written(Outcome::Retried, again).await
+    }
+
+    /// A try that ends because this worker ends is nobody's failure: another worker makes it.
+    async fn interrupted(&self, step: &UndoStep, why: &str) -> Outcome {
+        let (store, claim) = (&self.parts.store, &self.job.claim);
+        let unspent = UndoStep {
+            tries: step.tries - 1,
+            ..step.clone()
+        };
+        let counted_back = || store.begin_undo(claim, &unspent);
+        if self.written(Outcome::Retried, counted_back).await == Outcome::Lost {
+            return Outcome::Lost;
+        }
+        let outcome = self.again(step, why, Duration::ZERO).await;
+        if outcome == Outcome::Retried {
+            hint(self.parts, claim).await;
+            return Outcome::Released;
+        }
+        outcome
     }
 
     async fn give_up(&self, step: &UndoStep, why: &str) -> Option<Outcome> {

@@ -118,6 +118,9 @@ async fn a_drain_hands_undoing_back() {
     first.drain().await.unwrap();
     assert_eq!(world.column(id, "phase").await, "undoing");
     assert_eq!(world.column(id, "lease_until").await, "", "nobody owns it");
+    let tries = format!("SELECT undo_tries FROM steps WHERE task_id = '{id}' AND key = 'c'");
+    let tries = world.rows(&tries).await;
+    assert_eq!(tries[0][0].as_deref(), Some("0"), "a drain costs no try");
     world.go.cancel();
     // The drained worker hinted it.
     let _second = world.serve(&script, |_| {});
