@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test conformance clients install chaos
+	build cargo-test conformance clients install chaos chaos-sabotage
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -73,6 +73,11 @@ chaos: install ## many clients against a system that breaks all the time (DURATI
 	$(CARGO) build $(LOCKED) -p mcp-tasks -p mcp-tasks-loadtest
 	@exec $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks-loadtest chaos \
 		--binary $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks --duration $(DURATION) --seed $(SEED) $(ARGS)
+
+chaos-sabotage: install ## break every promise on purpose, by triggers in a database, and see each found (SEED=1)
+	$(CARGO) build $(LOCKED) -p mcp-tasks -p mcp-tasks-loadtest
+	@exec $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks-loadtest sabotage \
+		--binary $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks --seed $(SEED) $(ARGS)
 
 conformance: install build ## the official conformance runner against three gateways
 	@.ci/conformance

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use loadtest::run::{self, Options};
+use loadtest::sabotage::drill;
 
 /// A handful of faults, always the same ones.
 #[tokio::test(flavor = "multi_thread")]
@@ -14,6 +15,21 @@ async fn a_short_run_breaks_no_promise() {
         clients: 16,
         tasks_min: 50,
         keep: None,
+        sabotage: None,
+    })
+    .await
+    .expect("the system starts");
+    println!("{}{}", outcome.report, outcome.verdict);
+    assert!(outcome.good, "{}", outcome.verdict);
+}
+
+/// The checker can fail: every promise is broken once, and each breach is found as what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_promise_broken_on_purpose_is_found() {
+    let outcome = drill::run(&drill::Options {
+        binary: env!("CARGO_BIN_EXE_mcp-tasks").into(),
+        duration: Duration::from_secs(10),
+        seed: 1,
     })
     .await
     .expect("the system starts");
