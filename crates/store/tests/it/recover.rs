@@ -210,3 +210,33 @@ async fn queues_are_measured_by_tool() {
     assert_eq!(short, [("queued", 2), ("running", 1)]);
     assert!(live[0].oldest >= 20 * SECOND);
 }
+
+/// However often a job was hinted before: the version whose workers it was hinted to may be gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_version_gets_the_backlog_at_once() {
+    let world = World::new().await;
+    crate::tools::register(&world, &[("report", 1)], HOUR).await;
+    let (free, bound) = (world.queued().await, world.queued().await);
+    for id in [free, bound] {
+        world.set(id, "hinted_at = now(), hint_count = 9").await;
+    }
+    world.set(bound, "journaled = true").await;
+    assert_eq!(unhinted(&world).await, []);
+    crate::tools::register(&world, &[("report", 2)], HOUR).await;
+    assert_eq!(unhinted(&world).await, [free], "the other one is bound");
+    let hinted = [(free, Some("epoch".to_owned()))];
+    world.store.mark_hinted(&hinted).await.unwrap();
+    assert_eq!(unhinted(&world).await, [], "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_to_be_undone_gets_one_hint() {
+    let world = World::new().await;
+    let id = world.queued().await;
+    let undone = "phase = 'undoing', pending_status = 'failed', hinted_at = NULL, error = '{}'";
+    world.set(id, undone).await;
+    assert_eq!(unhinted(&world).await, [id]);
+    let hinted = [(id, Some("epoch".to_owned()))];
+    world.store.mark_hinted(&hinted).await.unwrap();
+    assert_eq!(unhinted(&world).await, []);
+}
