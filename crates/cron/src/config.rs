@@ -21,6 +21,10 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub deadline_interval: Duration,
+    /// Between two looks for what nobody looks at.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub alerts_interval: Duration,
     /// Between two rounds of purging, and of looking for tasks whose tool's version is gone.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -54,6 +58,7 @@ impl Default for Config {
             reconcile_interval: Duration::from_secs(2),
             hint_age: Duration::from_secs(5),
             deadline_interval: Duration::from_secs(1),
+            alerts_interval: Duration::from_secs(2),
             purge_interval: Duration::from_secs(10),
             gauges_interval: Duration::from_secs(10),
             tombstone_keep: Duration::from_secs(7 * 24 * 3600),
@@ -73,6 +78,7 @@ impl Config {
         for (name, value) in [
             ("reconcile_interval", self.reconcile_interval),
             ("deadline_interval", self.deadline_interval),
+            ("alerts_interval", self.alerts_interval),
             ("purge_interval", self.purge_interval),
             ("gauges_interval", self.gauges_interval),
             ("hint_age", self.hint_age),

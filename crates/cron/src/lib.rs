@@ -6,11 +6,13 @@
 //! Architecture invariant: this crate takes no input, runs no tool, and never depends on the
 //! gateway or the worker.
 
+pub mod alerts;
 pub mod config;
 mod metrics;
 mod schedule;
 mod sweeps;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -21,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::Config;
 
+use crate::alerts::Alerts;
+
 /// What a sweep works with.
 #[derive(Clone)]
 pub(crate) struct Parts {
@@ -28,6 +32,7 @@ pub(crate) struct Parts {
     pub(crate) queue: Queue,
     pub(crate) config: Config,
     pub(crate) metrics: metrics::Metrics,
+    pub(crate) alerts: Arc<Alerts>,
     pub(crate) shutdown: CancellationToken,
     /// Since when this process has looked on without a break.
     pub(crate) watching_since: Instant,
@@ -61,7 +66,7 @@ impl Cron {
     /// A cron process over these parts. Nothing runs before [`Cron::run`].
     #[must_use]
     pub fn new(
-        config: Config,
+        (config, alerts): (Config, alerts::config::Config),
         store: Store,
         queue: Queue,
         registry: &Registry,
@@ -75,6 +80,7 @@ impl Cron {
                 queue,
                 config,
                 metrics,
+                alerts: Arc::new(Alerts::new(alerts)),
                 shutdown,
                 watching_since: Instant::now(),
             },
@@ -114,6 +120,12 @@ fn table(config: &Config) -> Vec<Sweep> {
         }),
         sweep("versions", config.purge_interval, |p| {
             Box::pin(sweeps::versions::run(p))
+        }),
+        sweep("alerts", config.alerts_interval, |p| {
+            Box::pin(alerts::raise(p))
+        }),
+        sweep("deliveries", config.deadline_interval, |p| {
+            Box::pin(alerts::deliver(p))
         }),
         sweep("purge", config.purge_interval, |p| {
             Box::pin(sweeps::purge::run(p))

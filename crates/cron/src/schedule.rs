@@ -9,8 +9,11 @@ use uuid::Uuid;
 
 use crate::{Parts, Sweep};
 
-/// A leader that says nothing for this long is replaced; longer than any one batch may take.
-const LEASE_MIN: Duration = Duration::from_secs(15);
+/// A leader that says nothing for this long is replaced. It says so three times as often, also
+/// in the middle of a long sweep; so this is how long a killed replica keeps a sweep waiting.
+const LEASE_MIN: Duration = Duration::from_secs(6);
+/// However short its interval is, a sweep may fail for this long before that is a matter.
+const OVERDUE_MIN: Duration = Duration::from_secs(15);
 
 /// How long it may take to say that this process leads no more.
 const RESIGN: Duration = Duration::from_secs(1);
@@ -25,7 +28,7 @@ pub(crate) async fn run(parts: &Parts, health: &Health, table: Vec<Sweep>) {
 /// One sweep for as long as the process lives.
 async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
     // Three intervals without a success (of this or another replica) are visible in readiness.
-    let overdue = sweep.interval * 3 + LEASE_MIN;
+    let overdue = sweep.interval * 3 + OVERDUE_MIN;
     let check = health.check(sweep.name);
     let mut last_success = Instant::now();
     let mut parts = parts.clone();
@@ -81,7 +84,11 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
         return Ok(());
     }
     let started = Instant::now();
-    let swept = (sweep.run)(parts.clone()).await?;
+    let swept = tokio::select! {
+        swept = (sweep.run)(parts.clone()) => swept?,
+        // What is under way is left half way: another replica does it again.
+        replaced = lead_on(parts, sweep, (holder, lease)) => return replaced,
+    };
     parts
         .metrics
         .seconds
@@ -97,6 +104,24 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
     }
     parts.store.swept(sweep.name, holder).await?;
     Ok(())
+}
+
+/// Renews the lead while a sweep runs; returns when another replica has it (this process was frozen,
+/// most likely), or nobody can say.
+async fn lead_on(
+    parts: &Parts,
+    sweep: &Sweep,
+    (holder, lease): (Uuid, Duration),
+) -> Result<(), crate::Error> {
+    loop {
+        tokio::time::sleep(lease / 3).await;
+        if !parts.store.lead_sweep(sweep.name, holder, lease).await? {
+            tracing::info!(sweep = sweep.name, "another replica took this sweep over");
+            let leading = parts.metrics.leading.with_label_values(&[sweep.name]);
+            leading.set(0);
+            return Ok(());
+        }
+    }
 }
 
 /// Hands the sweep to another replica at once, instead of letting the lease run out. Best effort:

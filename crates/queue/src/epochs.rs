@@ -6,6 +6,7 @@
 //! and still has the word.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Script};
@@ -14,10 +15,15 @@ use crate::backoff::random_name;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 
+/// All shards lose their data together, and a Redis that evicts loses it again and again: the log
+/// says it so often, the metric counts every time.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The known epochs, one a shard.
 pub(crate) struct Epochs {
     shards: Vec<Mutex<Known>>,
     metrics: Metrics,
+    told_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -32,7 +38,11 @@ pub(crate) type Reply = (String, u64);
 impl Epochs {
     pub(crate) fn new(shards: u16, metrics: Metrics) -> Epochs {
         let shards = (0..shards).map(|_| Mutex::default()).collect();
-        Epochs { shards, metrics }
+        Epochs {
+            shards,
+            metrics,
+            told_at: Mutex::default(),
+        }
     }
 
     fn known(&self, shard: u16) -> MutexGuard<'_, Known> {
@@ -65,11 +75,22 @@ impl Epochs {
         drop(known);
         if changed {
             self.metrics.epoch_changes.inc();
-            tracing::warn!(
-                queue.shard = shard,
-                "redis lost data; its tasks will be hinted again"
-            );
+            if self.shall_tell() {
+                tracing::warn!(
+                    queue.shard = shard,
+                    "redis lost data; its tasks will be hinted again"
+                );
+            }
         }
+    }
+
+    fn shall_tell(&self) -> bool {
+        let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let shall = told_at.is_none_or(|at| at.elapsed() >= TELL_INTERVAL);
+        if shall {
+            *told_at = Some(Instant::now());
+        }
+        shall
     }
 
     /// Asks Redis for the epochs of all shards, making those that are missing.

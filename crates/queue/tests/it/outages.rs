@@ -316,7 +316,14 @@ async fn wrong_settings_are_refused_at_once() {
 /// A replica that was cut off is promoted: what was acknowledged by the old primary since is gone.
 #[tokio::test]
 async fn a_promoted_replica_that_lagged_gets_a_new_epoch() {
-    let (mut redis, process) = start().await;
+    // A replica is sent the data at once, not after five seconds.
+    let settings = vec![("repl-diskless-sync-delay".to_owned(), "0".to_owned())];
+    let primary = Options {
+        settings,
+        ..Options::test()
+    };
+    let mut redis = Redis::temporary_with(primary).await.unwrap();
+    let process = connect(config(&redis)).await;
     let settings = vec![(
         "replicaof".to_owned(),
         format!("127.0.0.1 {}", redis.port()),

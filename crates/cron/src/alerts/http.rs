@@ -1,0 +1,86 @@
+//! Posts JSON to receivers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+/// One request, its answer included.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Of an answer, for the error's text.
+const ANSWER_BYTES_MAX: usize = 512;
+
+/// One POST.
+pub(crate) struct Request {
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Bytes,
+}
+
+/// Keeps connections to receivers.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl Client {
+    pub(crate) fn new() -> Self {
+        let provider = rustls::crypto::ring::default_provider();
+        let connector = HttpsConnectorBuilder::new()
+            .with_provider_and_webpki_roots(provider)
+            .expect("ring serves the default versions of TLS")
+            .https_or_http()
+            .enable_http1()
+            .build();
+        Self {
+            pool: Pool::builder(TokioExecutor::new()).build(connector),
+        }
+    }
+
+    /// Posts JSON; any answer but 2xx is an error.
+    pub(crate) async fn post(&self, request: Request) -> Result<(), String> {
+        tokio::time::timeout(TIMEOUT, self.exchange(request))
+            .await
+            .unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")))
+    }
+
+    async fn exchange(&self, request: Request) -> Result<(), String> {
+        let mut builder = http::Request::builder()
+            .method(Method::POST)
+            .uri(request.url)
+            .header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in request.headers {
+            builder = builder.header(name, value);
+        }
+        let request = builder.body(Full::new(request.body));
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = self.pool.request(request).await.map_err(chain)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
+        let body = body
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes);
+        if status.is_success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
+        Err(format!("answered {status}: {said}"))
+    }
+}
+
+/// An error with all its causes.
+fn chain(error: impl std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
