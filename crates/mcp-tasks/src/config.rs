@@ -23,6 +23,8 @@ pub struct Config {
     pub tools: Tools,
     /// Sweeps.
     pub cron: cron::Config,
+    /// Telling people of what nobody looked at.
+    pub alerts: cron::alerts::config::Config,
     /// Log output.
     pub logs: telemetry::config::Logs,
     /// Trace export.
@@ -109,6 +111,7 @@ impl Config {
             self.gateway.validate(&self.auth),
             self.worker.validate(),
             self.cron.validate(self.worker.publish_interval),
+            self.alerts.validate(),
             self.tools.validate(),
             self.telemetry().validate(),
         ]

@@ -80,6 +80,7 @@ impl Store {
             ms(new.hold),
         );
         let lost_fails = policy.on_lost == OnLost::Fail;
+        let alert_after_ms = policy.alert_after.map(ms);
         with_connection!(self, "create", |connection| {
             let insert = connection.prepare_cached(sql!("create")).await?;
             let found = connection.prepare_cached(sql!("existing")).await?;
@@ -111,6 +112,7 @@ impl Store {
                             &new.handed_out,
                             &new.hint_epoch,
                             &lost_fails,
+                            &alert_after_ms,
                         ],
                     )
                     .await?;

@@ -13,6 +13,7 @@
 //! | I6 terminal is final | [`Store::complete`], [`Store::fail`] | `complete.sql`, `fail.sql` |
 //! | I7 idempotent creation | [`Store::create`] | `create.sql`, `existing.sql` |
 //! | I8 ownership | [`Store::get`] | `get.sql` |
+//! | I9 no promise by being watched | [`Store::raise_unfetched`] | `raise_unfetched.sql` |
 //! | I10 parked is not leaking | [`Store::park`], [`Store::answer`] | `park.sql`, `resume.sql` |
 //! | I11 expiry stops work | [`Store::expire`], [`Store::purge`] | `expire.sql`, `purge.sql` |
 //! | I14 schema changes roll | [`migrate::migrate`], [`Store::check_schema`] | `migrations/` |
@@ -20,6 +21,7 @@
 //! Architecture invariant: this crate never knows Redis, HTTP or JSON-RPC, and never reads a
 //! local clock: leases, deadlines and expiry are Postgres' `now()`.
 
+mod alerts;
 mod batch;
 mod cancel;
 mod claim;
@@ -50,6 +52,7 @@ use std::time::{Duration, Instant};
 
 use protocol::TaskId;
 
+pub use alerts::{Alert, AlertRules, Delivery, DeliveryState, Unfetched};
 pub use cancel::{Cancel, Settled};
 pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;

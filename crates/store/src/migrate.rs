@@ -32,6 +32,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (1, "0001_tasks"),
     (2, "0002_add_undo"),
     (3, "0003_validate_undo"),
+    (4, "0004_add_alerts"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

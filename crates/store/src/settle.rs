@@ -19,6 +19,7 @@ impl Store {
         worked: Duration,
     ) -> Result<Write, Error> {
         let worked_ms = ms(worked);
+        let is_error = says_error(result);
         with_connection!(self, "complete", |connection| {
             let statement = connection.prepare_cached(sql!("complete")).await?;
             let rows = connection
@@ -30,6 +31,7 @@ impl Store {
                         &claim.token,
                         &result,
                         &worked_ms,
+                        &is_error,
                     ],
                 )
                 .await?;
@@ -116,4 +118,14 @@ impl Store {
             Ok(Write::from_rows(queued.into()))
         })
     }
+}
+
+/// Whether a tool's result tells of a failure: `completed` to the protocol, a failure to its reader.
+fn says_error(result: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Result {
+        #[serde(rename = "isError", default)]
+        is_error: bool,
+    }
+    serde_json::from_slice::<Result>(result).is_ok_and(|result| result.is_error)
 }

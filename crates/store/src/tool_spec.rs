@@ -114,6 +114,10 @@ pub struct ToolPolicy {
     /// How long a question waits for its answer.
     #[serde(with = "humantime_serde")]
     pub input_deadline: Duration,
+    /// A failure that its owner has not read for this long raises an alert; `None` = the setting
+    /// of cron.
+    #[serde(with = "humantime_serde")]
+    pub alert_after: Option<Duration>,
     /// Poll interval, at least; `None` = the gateway's setting.
     #[serde(with = "humantime_serde")]
     pub poll_min: Option<Duration>,
@@ -157,6 +161,7 @@ impl Default for ToolPolicy {
             ttl: None,
             ttl_max: Some(Duration::from_secs(30 * 24 * 3600)),
             input_deadline: Duration::from_secs(24 * 3600),
+            alert_after: None,
             poll_min: None,
             poll_max: None,
             idempotency_key_argument: None,

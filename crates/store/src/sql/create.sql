@@ -12,11 +12,11 @@ WITH k AS (
         id, issuer, subject, tenant, tool, tool_version, queue, priority,
         arguments, arguments_digest, client_capabilities, offered_responses, trace_context,
         idempotency_key, status_message, created_at, last_updated_at, expires_at, ttl_ms_max,
-        phase, run_at, tries_max, work_ms_max, held_until, handed_out_at, hinted_at, hint_epoch, lost_fails)
+        phase, run_at, tries_max, work_ms_max, held_until, handed_out_at, hinted_at, hint_epoch, lost_fails, alert_after_ms)
     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
         $15, n.at, n.at, n.at + $16::bigint * interval '1 millisecond', $17,
         'queued', now(), $18, $19, now() + $20::bigint * interval '1 millisecond',
-        CASE WHEN $21 THEN now() END, CASE WHEN $22::text IS NOT NULL THEN now() END, $22, $23
+        CASE WHEN $21 THEN now() END, CASE WHEN $22::text IS NOT NULL THEN now() END, $22, $23, $24
     FROM (SELECT date_trunc('milliseconds', now()) AS at) n
     WHERE $14::text IS NULL OR EXISTS (SELECT FROM k)
     ON CONFLICT (id) DO NOTHING

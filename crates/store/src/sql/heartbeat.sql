@@ -4,7 +4,8 @@ WITH mine AS MATERIALIZED (
     SELECT t.id FROM tasks t
     JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS v(id, attempt, claim_token)
       ON t.id = v.id AND t.attempt = v.attempt AND t.claim_token = v.claim_token
-    WHERE t.phase IN ('running', 'undoing')
+    -- A task that is to be undone belongs to nobody until it is claimed for that.
+    WHERE t.phase IN ('running', 'undoing') AND t.lease_until IS NOT NULL
     ORDER BY t.id FOR NO KEY UPDATE OF t
 )
 UPDATE tasks t SET lease_until = now() + $4::bigint * interval '1 millisecond'

@@ -4,7 +4,7 @@
 -- repeat from a refusal.
 WITH t AS (
     UPDATE tasks SET
-        status = 'input_required', phase = 'parked', lease_until = NULL, journaled = true,
+        status = 'input_required', phase = 'parked', lease_until = NULL, claimed_at = NULL, journaled = true,
         parked_for = $4, rounds = rounds + 1, input_requests = $5,
         input_deadline_at = now() + (SELECT min(ms) FROM unnest($10::bigint[]) ms) * interval '1 millisecond',
         expires_at = CASE WHEN expires_at IS NOT NULL THEN greatest(expires_at, least(

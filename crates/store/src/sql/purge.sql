@@ -4,6 +4,8 @@
 WITH gone AS MATERIALIZED (
     SELECT id, issuer, subject, tool, idempotency_key, status, created_at, finished_at, expires_at, handed_out_at
     FROM tasks WHERE expires_at <= now() AND phase IS NULL
+      -- A failure is judged before it goes: was it read, or must somebody be told?
+      AND (alerted_at IS NOT NULL OR first_fetched_at IS NOT NULL OR NOT (status = 'failed' OR is_error))
     ORDER BY expires_at LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), x AS (

@@ -15,7 +15,7 @@ WHERE t.phase IN ('queued', 'running', 'undoing')
   AND (t.hinted_at IS NULL OR t.hint_epoch IS NULL OR t.hint_epoch <> ALL($1::text[])
        OR t.hinted_at < now() - $2::bigint * power(2, least(t.hint_count, 10)) * interval '1 millisecond'
        OR (t.phase <> 'queued' AND t.hinted_at < t.lease_until)
-       OR (NOT t.journaled AND t.hinted_at < c.changed_at))
+       OR (NOT t.journaled AND c.version <> t.tool_version AND t.hinted_at < c.changed_at))
   AND ((t.phase = 'queued' AND t.run_at <= now())
        OR (t.phase = 'undoing' AND t.lease_until IS NULL AND t.run_at <= now())
        OR (t.phase <> 'queued' AND t.lease_until < now()

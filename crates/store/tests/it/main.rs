@@ -8,6 +8,7 @@
 // As every other crate calls it.
 extern crate mcp_tasks_store as store;
 
+mod alerts;
 mod cancel;
 mod claim;
 mod create;
@@ -15,10 +16,12 @@ mod expire;
 mod input;
 mod journal;
 mod migrate;
+mod model;
 mod pool;
 mod races;
 mod read;
 mod recover;
+mod released;
 mod statements;
 mod support;
 mod terminal;
