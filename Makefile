@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test conformance clients install chaos chaos-sabotage
+	build cargo-test conformance clients install rollout chaos chaos-sabotage
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -78,6 +78,9 @@ chaos-sabotage: install ## break every promise on purpose, by triggers in a data
 	$(CARGO) build $(LOCKED) -p mcp-tasks -p mcp-tasks-loadtest
 	@exec $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks-loadtest sabotage \
 		--binary $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks --seed $(SEED) $(ARGS)
+
+rollout: install ## upgrade from an older release and back, under load (OLD=commit; default: the last release)
+	@.ci/rollout $(OLD)
 
 conformance: install build ## the official conformance runner against three gateways
 	@.ci/conformance

@@ -56,11 +56,12 @@ where
             shutdown: shutdown.clone(),
         };
         tracing::info!(service, release = store::migrate::release(), "started");
+        let drained = health.clone();
         let admin = telemetry::admin::serve(listener, registry, health, admin_off.clone());
         let ended = tokio::select! {
             ended = main(process) => ended.map(|()| ExitCode::SUCCESS),
             () = admin => Err("the admin listener ended by itself".into()),
-            signalled = signals(&shutdown) => signalled,
+            signalled = signals(&shutdown, &drained) => signalled,
         };
         admin_off.cancel();
         tracing::info!(service, "ended");
@@ -73,7 +74,7 @@ where
 }
 
 /// Drains at the first signal, gives up waiting at the second.
-async fn signals(shutdown: &CancellationToken) -> Result<ExitCode, Failure> {
+async fn signals(shutdown: &CancellationToken, health: &Health) -> Result<ExitCode, Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     for first in [true, false] {
@@ -83,6 +84,7 @@ async fn signals(shutdown: &CancellationToken) -> Result<ExitCode, Failure> {
         }
         if first {
             tracing::info!("asked to end, draining");
+            health.drain();
             shutdown.cancel();
         }
     }

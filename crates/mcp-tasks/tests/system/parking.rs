@@ -361,3 +361,30 @@ async fn an_incompatible_version_leaves_old_tasks_alone() {
     assert!(message.contains("version 1 of this tool"), "{message}");
     assert!(gone.elapsed() > Duration::from_secs(7), "{gone:?}");
 }
+
+/// Everything was stopped for longer than a version may be missing, and cron is back first: it gives
+/// the workers as long to come back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_stop_is_no_missing_version() {
+    let settings = format!("{DRILLS}version_wait = \"6s\"").replace("version_wait = \"8s\"\n", "");
+    let mut system = System::with(1, 1, &settings).await;
+    let (id, _) = asked(&system, "stopped", json!([{"key": "a"}])).await;
+    system.cluster.workers[0].stop(SOON).await.unwrap();
+    system.cluster.crons[0].stop(SOON).await.unwrap();
+    let alice = system.cluster.client(0, "alice");
+    alice.update(&id, json!({"a": accept("x")})).await.unwrap();
+    // Postgres' clock: until both the task and the version's last sign of life are old enough.
+    let missed = format!(
+        "SELECT count(*) FROM tasks t JOIN tools v ON v.name = t.tool
+         WHERE id = '{id}' AND greatest(run_at, last_seen_at) < now() - interval '6 s'"
+    );
+    let look = async || (system.count(&missed).await == 1).then_some(());
+    harness::wait::until("long enough", SOON, look)
+        .await
+        .unwrap();
+    system.cluster.crons[0].start_again().unwrap();
+    system.cluster.crons[0].ready().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    system.cluster.workers[0].start_again().unwrap();
+    completed(&system, 0, &id).await;
+}

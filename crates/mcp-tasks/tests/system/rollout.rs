@@ -118,6 +118,21 @@ stop_grace = "1s"
     let none: [Option<String>; 3] = [Some("0".into()), Some("0".into()), None];
     assert_eq!(rows[0], none, "live tasks, tries, failures");
     cluster.quiet(&[]).unwrap();
+    if is_another {
+        does_not_start(&mut cluster.gateways[0], &url).await;
+    }
+}
+
+/// The old release on a schema that has left it behind.
+async fn does_not_start(gateway: &mut Node, url: &str) {
+    let newer = "UPDATE schema_support SET oldest_supported_release = '99.0.0'";
+    harness::postgres::rows(url, newer).await.unwrap();
+    gateway.kill9();
+    gateway.start_again().unwrap();
+    let status = gateway.wait(SOON).await.unwrap();
+    assert!(!status.success(), "{status}");
+    let log = harness::logs::tail(gateway.log(), 5);
+    assert!(log.contains("run release 99.0.0 or newer"), "{log}");
 }
 
 /// While two versions of a tool are served, the old one's workers take no job of the new one:
@@ -187,5 +202,25 @@ async fn a_binary_that_does_not_fit_says_so() {
         for node in system.cluster.nodes() {
             refused(node, text).await;
         }
+    }
+}
+
+/// A backlog that was hinted to a version's workers goes to the next version's at once, though the
+/// old ones are gone and no hint is old enough to count as lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_moves_to_the_new_version() {
+    let settings = "[tools]\ndrills = 1\n[cron]\nhint_age = \"10m\"";
+    let mut system = System::with(1, 1, settings).await;
+    let alice = system.cluster.client(0, "alice");
+    system.cluster.workers[0].stop(SOON).await.unwrap();
+    let arguments = json!({"steps": 1, "ms": 0, "manner": "polite"});
+    let ids = join_all((0..10).map(|_| alice.start("drill_work", arguments.clone()))).await;
+    let worker = &mut system.cluster.workers[0];
+    set(worker, "[tools]\ndrills = 2");
+    worker.start_again().unwrap();
+    for id in ids {
+        let done = alice.wait_status(&id.unwrap(), "completed", SOON).await;
+        let steps = done.unwrap()["result"]["structuredContent"]["steps"].clone();
+        assert_eq!(steps[0]["version"], 2);
     }
 }

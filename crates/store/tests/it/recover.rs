@@ -227,6 +227,12 @@ async fn a_new_version_gets_the_backlog_at_once() {
     let hinted = [(free, Some("epoch".to_owned()))];
     world.store.mark_hinted(&hinted).await.unwrap();
     assert_eq!(unhinted(&world).await, [], "once");
+    // Two releases may describe one version differently, and take turns at it.
+    world.set(free, "tool_version = 2").await;
+    world
+        .value("UPDATE tools SET changed_at = now() + interval '1 s' RETURNING 1::text")
+        .await;
+    assert_eq!(unhinted(&world).await, [], "its own version");
 }
 
 #[tokio::test(flavor = "multi_thread")]
