@@ -70,3 +70,58 @@ fn links_between_pages_lead_somewhere() {
 fn the_changelog_is_open() {
     assert!(text(&root().join("CHANGELOG.md")).contains("## Unreleased"));
 }
+
+/// `file::test` in backticks, as the page of faults writes tests.
+fn named_tests(line: &str) -> Vec<(&str, &str)> {
+    let word = |text: &str| {
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    line.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter_map(|part| part.split_once("::"))
+        .filter(|(file, test)| word(file) && word(test))
+        .collect()
+}
+
+#[test]
+fn every_fault_names_tests_that_exist() {
+    let sources: Vec<_> = [root().join("crates"), root().join("loadtest")]
+        .iter()
+        .flat_map(|dir| files(dir, ".rs"))
+        .map(|file| {
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+            (stem.into_owned(), text(&file))
+        })
+        .collect();
+    let exists = |file: &str, test: &str| {
+        let begins = format!("fn {test}(");
+        let mut of_file = sources.iter().filter(|(stem, _)| stem == file);
+        of_file.any(|(_, text)| {
+            text.split_once(&begins).is_some_and(|(before, _)| {
+                let near = before.lines().rev().take(4);
+                near.into_iter().any(|line| line.contains("test"))
+            })
+        })
+    };
+    let page = text(&root().join("docs/faults.md"));
+    let mut rows = 0;
+    for line in page.lines() {
+        let named = named_tests(line);
+        for (file, test) in &named {
+            assert!(exists(file, test), "docs/faults.md: no test {file}::{test}");
+        }
+        let is_row = line.starts_with("| ") && !line.starts_with("| what ");
+        if is_row {
+            rows += 1;
+            assert!(
+                !named.is_empty() || line.contains("later: "),
+                "docs/faults.md: a row without a test: {line}"
+            );
+        }
+    }
+    assert!(rows > 60, "only {rows} rows");
+}

@@ -82,7 +82,6 @@ async fn redis_is_out_of_reach() {
         for node in system.cluster.nodes() {
             degraded(node, true).await;
         }
-        work_goes_on(&system).await;
         proxy.set(Mode::Pass);
         for node in system.cluster.nodes() {
             degraded(node, false).await;

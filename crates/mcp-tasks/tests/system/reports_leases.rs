@@ -130,11 +130,11 @@ async fn killing_the_reclaimer_again_and_again_loses_nothing() {
         ..Settings::of(&system, &ledger)
     };
     let alice = system.cluster.client(0, "alice");
-    let work = |n| json!({"label": format!("much-{n}"), "steps": 1, "pause_ms": 1_500});
+    let work = |n| json!({"label": format!("much-{n}"), "steps": 1, "pause_ms": 800});
     let ids = join_all((0..20).map(|n| alice.start("toil", work(n)))).await;
     let ids: Vec<String> = ids.into_iter().map(Result::unwrap).collect();
     for _ in 0..3 {
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         tools.kill9();
         tools = Tools::start(&settings, &ledger);
     }

@@ -128,19 +128,19 @@ impl Tool for WithTtl {
     }
 }
 
-/// A tool whose tasks would expire at birth or at work cannot be served.
+/// A tool whose tasks would expire at birth, at work or before they can be fetched cannot be served.
 #[test]
 fn a_ttl_that_cannot_work_is_refused() {
     let serve = |ttl| ToolSet::new().insert(std::sync::Arc::new(WithTtl(ttl)));
-    for secs in [0, 1, 60] {
-        let refused = serve(Some(Duration::from_secs(secs)))
-            .unwrap_err()
-            .to_string();
+    let needed = WithTtl(None).spec().policy.ttl_needed();
+    let second = Duration::from_secs(1);
+    for ttl in [Duration::ZERO, second, 60 * second, needed - second] {
+        let refused = serve(Some(ttl)).unwrap_err().to_string();
         assert!(
             refused.contains("with_ttl") && refused.contains("ttl"),
             "{refused}"
         );
     }
-    serve(Some(Duration::from_secs(61))).unwrap();
+    serve(Some(needed)).unwrap();
     serve(None).unwrap();
 }

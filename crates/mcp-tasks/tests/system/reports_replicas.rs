@@ -84,7 +84,7 @@ async fn every_request_goes_to_another_replica() {
 async fn everything_restarts_in_the_middle() {
     let mut system = System::of(2, 2).await;
     let alice = system.cluster.client(0, "alice");
-    let ids = join_all((0..8).map(|_| alice.start("slow_compute", json!({"seconds": 2})))).await;
+    let ids = join_all((0..8).map(|_| alice.start("slow_compute", json!({"seconds": 1})))).await;
     let ids: Vec<String> = ids.into_iter().map(Result::unwrap).collect();
     system.redis.kill9();
     for node in system.cluster.nodes() {
