@@ -14,8 +14,9 @@ use crate::{ledger, timeline};
 pub const HISTORY: &str = "history.jsonl";
 /// The ledger's.
 pub const LEDGER: &str = "ledger.jsonl";
-/// So many of a kind are told with their timeline; of the others there is a line each.
+/// So many of a kind are told with their timeline, and so many more with a line each.
 const TIMELINES: usize = 2;
+const LINES: usize = 10;
 
 /// The checker's word.
 #[derive(Debug)]
@@ -45,15 +46,15 @@ pub fn of(history: &[Event], ledger: &Path) -> Result<Judgement> {
     let mut report = format!("  acts in the ledger: {}\n", acts.len());
     let mut told: BTreeMap<Rule, usize> = BTreeMap::new();
     for violation in &violations {
-        let _ = writeln!(report, "violation: {violation}");
-        let before = told.entry(violation.rule).or_default();
-        if *before < TIMELINES {
-            *before += 1;
+        let count = told.entry(violation.rule).or_default();
+        *count += 1;
+        if *count <= TIMELINES {
             report.push_str(&timeline::of(violation, history, &acts));
+        } else if *count <= LINES {
+            let _ = writeln!(report, "{violation}");
         }
     }
-    for (rule, _) in told {
-        let count = violations.iter().filter(|one| one.rule == rule).count();
+    for (rule, count) in told {
         let _ = writeln!(report, "  violations of {rule}: {count}");
     }
     Ok(Judgement {

@@ -76,6 +76,10 @@ pub async fn run(options: &Options) -> Result<Outcome> {
     let dir = options.keep.as_deref().unwrap_or(temp.path()).to_owned();
     std::fs::create_dir_all(&dir).map_err(Error::io(format!("make {}", dir.display())))?;
     let dir = dir.canonicalize().map_err(Error::io("find the folder"))?;
+    if dir.join(judgement::HISTORY).exists() {
+        let what = format!("{} holds another run", dir.display());
+        return Err(Error::Failed { what, log: None });
+    }
     let recorder = Recorder::create(&dir.join(judgement::HISTORY));
     let recorder = recorder.map_err(Error::io("begin a history"))?;
     let figures = Arc::new(Figures::default());
@@ -172,6 +176,7 @@ async fn attack(options: &Options, stack: &Arc<Stack>, shared: &Arc<Shared>) {
     while let Some(ended) = clients.join_next().await {
         ended.expect("a client does not panic");
     }
+    behind.shutdown().await;
 }
 
 /// Every fourth client shares its principal with another.

@@ -24,7 +24,7 @@ pub(super) async fn play(scene: &mut Scene) {
         return in_vain(scene).await;
     }
     let mut calls = Vec::new();
-    for _ in 0..scene.rng.between(1, 4) {
+    for _ in 0..scene.rng.between(1, 6) {
         let name = scene.name();
         calls.push(calls::asks(&mut scene.rng, &name));
     }

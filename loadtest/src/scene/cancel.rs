@@ -9,21 +9,31 @@ pub(super) async fn play(scene: &mut Scene) {
     match scene.rng.between(0, 10) {
         0 => many(scene).await,
         1 | 2 => parked(scene).await,
-        _ => one(scene).await,
+        _ => some(scene).await,
     }
 }
 
-async fn one(scene: &mut Scene) {
-    let name = scene.name();
-    let call = calls::long(&mut scene.rng, &name);
-    for task in scene.start(&[call]).await {
-        let moment = scene.rng.weighted(&[(2, 0), (5, 1_200), (1, 3_000)]);
-        scene.pause(moment).await;
-        cancel(scene, &task).await;
-        scene.end(&task).await;
-        if scene.rng.percent(30) {
-            cancel(scene, &task).await;
-        }
+/// Each at a moment of its own.
+async fn some(scene: &mut Scene) {
+    let mut calls = Vec::new();
+    for _ in 0..scene.rng.between(1, 5) {
+        let name = scene.name();
+        calls.push(calls::long(&mut scene.rng, &name));
+    }
+    let tasks = scene.start(&calls).await;
+    let mut twins: Vec<Scene> = tasks.iter().map(|_| scene.twin()).collect();
+    let each = twins.iter_mut().zip(&tasks);
+    let each = each.map(|(scene, task)| cancel_some_time(scene, task));
+    futures::future::join_all(each).await;
+}
+
+async fn cancel_some_time(scene: &mut Scene, task: &str) {
+    let moment = scene.rng.weighted(&[(2, 0), (5, 1_200), (1, 3_000)]);
+    scene.pause(moment).await;
+    cancel(scene, task).await;
+    scene.end(task).await;
+    if scene.rng.percent(30) {
+        cancel(scene, task).await;
     }
 }
 

@@ -13,7 +13,7 @@ const SILENCE: Duration = Duration::from_secs(12);
 pub(super) async fn play(scene: &mut Scene) {
     scene.begin("listen");
     let mut calls = Vec::new();
-    for _ in 0..scene.rng.between(1, 5) {
+    for _ in 0..scene.rng.between(2, 8) {
         let name = scene.name();
         calls.push(calls::steps(&mut scene.rng, &name));
     }

@@ -7,7 +7,7 @@ use crate::calls;
 pub(super) async fn play(scene: &mut Scene) {
     scene.begin("poll");
     let mut calls = Vec::new();
-    for _ in 0..scene.rng.between(1, 6) {
+    for _ in 0..scene.rng.between(2, 9) {
         let name = scene.name();
         calls.push(if scene.rng.percent(6) {
             calls::hopeless(&mut scene.rng, &name)

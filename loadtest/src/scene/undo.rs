@@ -7,7 +7,7 @@ use crate::calls::{self, Call};
 pub(super) async fn play(scene: &mut Scene) {
     scene.begin("undo");
     let mut calls = Vec::new();
-    for _ in 0..scene.rng.between(1, 4) {
+    for _ in 0..scene.rng.between(1, 6) {
         let name = scene.name();
         calls.push(calls::undone(&mut scene.rng, &name));
     }
