@@ -39,6 +39,7 @@ mod capture;
 mod command;
 mod commands;
 mod frames;
+mod group;
 mod keeper;
 mod proc;
 mod supervisor;

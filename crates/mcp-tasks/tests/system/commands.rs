@@ -82,12 +82,15 @@ impl Shells {
 
     /// The supervisor of the only command.
     fn supervisor(&self) -> Pid {
-        let worker = self.system.cluster.workers[0].pid().unwrap();
+        let worker = self.system.cluster.workers[0].pid().unwrap().to_string();
         let entries = std::fs::read_dir("/proc").unwrap().flatten();
-        let stats = entries.filter_map(|e| std::fs::read_to_string(e.path().join("stat")).ok());
-        let mine = format!(" ({SUPERVISOR}) S {worker} ");
-        let stat = stats.into_iter().find(|stat| stat.contains(&mine)).unwrap();
-        Pid::from_raw(stat.split_once(' ').unwrap().0.parse().unwrap())
+        let mut stats = entries.filter_map(|e| std::fs::read_to_string(e.path().join("stat")).ok());
+        let supervisor = stats.find_map(|stat| {
+            let (pid, rest) = stat.split_once(&format!(" ({SUPERVISOR}) "))?;
+            let parent = rest.split(' ').nth(1)?;
+            (parent == worker).then(|| pid.parse().unwrap())
+        });
+        Pid::from_raw(supervisor.unwrap())
     }
 
     /// The task once it has ended. Whenever that shows, nothing may be left.
@@ -267,7 +270,8 @@ async fn a_frozen_worker_loses_its_commands_before_its_lease() {
     // The last heartbeat is up to a second old, and the lease counts from it.
     shells.wait_gone().await;
     let gone = frozen.elapsed();
-    assert!(gone < LEASE - Duration::from_millis(500), "{gone:?}");
+    println!("gone {gone:.2?} after the freeze");
+    assert!(gone < LEASE, "{gone:?}");
     let sql = format!("SELECT attempt FROM tasks WHERE id = '{id}'");
     assert_eq!(
         shells.system.count(&sql).await,

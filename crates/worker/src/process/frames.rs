@@ -6,6 +6,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 const HEAD_BYTES: usize = 5;
+/// Room for one read.
+const READ_BYTES: usize = 64 * 1024;
 /// Longer than any frame; a longer one comes from a stranger.
 const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
@@ -174,6 +176,7 @@ impl Frames {
             if let Some(frame) = self.take()? {
                 return Ok(Some(frame));
             }
+            self.0.reserve(READ_BYTES);
             if from.read_buf(&mut self.0).await? == 0 {
                 return Ok(None);
             }

@@ -28,7 +28,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// A supervisor that was told to kill and has not done it by then does not work.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 /// Outputs that are open for longer than this after the end are held by somebody out of reach.
-const OUTPUT_WITHIN: Duration = Duration::from_secs(1);
+const OUTPUT_WITHIN: Duration = Duration::from_secs(5);
 /// Between two looks at what a dead supervisor left.
 const LOOK: Duration = Duration::from_millis(10);
 /// Input is sent in pieces, so that orders can come in between.

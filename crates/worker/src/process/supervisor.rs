@@ -4,32 +4,25 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, PipeWriter, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ExitCode, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use nix::sys::prctl;
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::frames::{Frame, Frames, How, Order, Report};
-use super::{ASKED, MARK, monotonic_us, proc};
+use super::group::{Group, LOOK};
+use super::{ASKED, monotonic_us, proc};
 
-/// Between two looks at what is left.
-const LOOK: Duration = Duration::from_millis(10);
-/// So many looks for new ones find none before everybody is looked at.
-const QUIET: u32 = 5;
 /// Who has no deadline has this one.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Signals that are meant for the worker: a supervisor ends when its worker says so, or is gone.
@@ -145,6 +138,7 @@ fn settle_in() -> io::Result<String> {
     let _ = nix::unistd::setsid();
     #[cfg(target_os = "linux")]
     {
+        use nix::sys::prctl;
         prctl::set_child_subreaper(true)?;
         // A set-user-id program could not be killed any more.
         prctl::set_no_new_privs()?;
@@ -265,118 +259,4 @@ fn deadline(until_us: u64) -> io::Result<Instant> {
     let now = Instant::now();
     let left = Duration::from_micros(until_us.saturating_sub(monotonic_us()?));
     Ok(now + left.min(FOREVER))
-}
-
-/// The command and everything that descends from it.
-struct Group {
-    /// The command itself, and the number of its process group. It is not waited for before all
-    /// others are gone, so that nobody else can get the number.
-    leader: Pid,
-    /// Who was asked to end and has left the group.
-    asked: Vec<Pid>,
-}
-
-impl Group {
-    fn start(command: Vec<OsString>, mark: &str, input: Receiver<Bytes>) -> io::Result<Self> {
-        let mut words = command.into_iter();
-        let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
-        let (stdin, writer) = io::pipe()?;
-        // Not joined: it ends with this process, which has nothing else to do then.
-        std::thread::Builder::new()
-            .name("input".to_owned())
-            .spawn(move || write(writer, &input))?;
-        let child = std::process::Command::new(program)
-            .args(words)
-            .env(MARK, mark)
-            .stdin(stdin)
-            .process_group(0)
-            .spawn()?;
-        Ok(Self {
-            leader: Pid::from_raw(i32::try_from(child.id()).expect("numbers of processes are i32")),
-            asked: Vec::new(),
-        })
-    }
-
-    /// Everybody else that lives. All descendants are children, sooner or later. Who is in the
-    /// answer is not waited for, so that the number stays his own.
-    fn others(&self) -> io::Result<Vec<proc::Seen>> {
-        let mut children = proc::children()?;
-        children.retain(|child| {
-            if child.zombie && child.pid != self.leader {
-                // It cannot fail: it has ended, and nobody else waits for it.
-                let _ = waitpid(child.pid, Some(WaitPidFlag::WNOHANG));
-            }
-            !child.zombie && child.pid != self.leader
-        });
-        Ok(children)
-    }
-
-    /// Whether the command itself has ended.
-    fn is_over(&self) -> io::Result<bool> {
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        Ok(waitid(Id::Pid(self.leader), flags)? != WaitStatus::StillAlive)
-    }
-
-    /// Asks everybody to end, and each only once.
-    fn terminate(&mut self) -> io::Result<()> {
-        if self.asked.is_empty() {
-            self.asked.push(self.leader);
-            // Who is stopped cannot hear it.
-            for signal in [Signal::SIGTERM, Signal::SIGCONT] {
-                let _ = killpg(self.leader, signal);
-            }
-        }
-        for other in self.others()? {
-            if other.group != self.leader && !self.asked.contains(&other.pid) {
-                self.asked.push(other.pid);
-                other.signal(Signal::SIGTERM);
-                other.signal(Signal::SIGCONT);
-            }
-        }
-        Ok(())
-    }
-
-    /// Kills until nobody is left, and says how the command itself ended.
-    async fn kill(self) -> ExitStatus {
-        loop {
-            let _ = killpg(self.leader, Signal::SIGKILL);
-            // Until none is new. Who can be seen only by a look at everybody is left for that.
-            let mut hunt = proc::Hunt::begin();
-            let mut quiet = 0;
-            while quiet < QUIET {
-                quiet = if hunt.go_on() { 0 } else { quiet + 1 };
-            }
-            // Who cannot be seen may be there: looked for again.
-            if let Ok(others) = self.others() {
-                for other in &others {
-                    other.signal(Signal::SIGKILL);
-                }
-                if others.is_empty()
-                    && self.is_over().unwrap_or_default()
-                    && let Some(status) = waitpid(self.leader, None).ok().and_then(raw)
-                {
-                    return status;
-                }
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-}
-
-/// As `wait(2)` gives it, if it is an end.
-fn raw(status: WaitStatus) -> Option<ExitStatus> {
-    match status {
-        WaitStatus::Exited(_, code) => Some(ExitStatus::from_raw(code << 8)),
-        WaitStatus::Signaled(_, signal, _) => Some(ExitStatus::from_raw(signal as i32)),
-        _ => None,
-    }
-}
-
-/// Writes until the command does not read any more.
-fn write(mut stdin: PipeWriter, input: &Receiver<Bytes>) {
-    for bytes in input {
-        if stdin.write_all(&bytes).is_err() {
-            return;
-        }
-    }
 }
