@@ -59,6 +59,7 @@ pub(crate) struct Sweep {
 /// The cron process.
 pub struct Cron {
     parts: Parts,
+    table: Vec<Sweep>,
     health: Health,
 }
 
@@ -72,7 +73,15 @@ impl Cron {
         registry: &Registry,
         health: Health,
     ) -> Self {
-        let metrics = metrics::Metrics::new(registry);
+        let table = table(&config);
+        let metrics = metrics::Metrics::prepared(
+            registry,
+            table.iter().map(|sweep| sweep.name),
+            alerts
+                .receivers
+                .iter()
+                .map(|receiver| receiver.name.as_str()),
+        );
         let shutdown = CancellationToken::new();
         Self {
             parts: Parts {
@@ -84,6 +93,7 @@ impl Cron {
                 shutdown,
                 watching_since: Instant::now(),
             },
+            table,
             health,
         }
     }
@@ -92,7 +102,7 @@ impl Cron {
     /// other replicas take over at once.
     pub async fn run(mut self, shutdown: CancellationToken) {
         self.parts.shutdown = shutdown;
-        schedule::run(&self.parts, &self.health, table(&self.parts.config)).await;
+        schedule::run(&self.parts, &self.health, self.table).await;
     }
 }
 
@@ -133,7 +143,7 @@ fn table(config: &Config) -> Vec<Sweep> {
         sweep("consumers", config.purge_interval, |p| {
             Box::pin(sweeps::consumers::run(p))
         }),
-        sweep("gauges", config.gauges_interval, |p| {
+        sweep(sweeps::gauges::NAME, config.gauges_interval, |p| {
             Box::pin(sweeps::gauges::run(p))
         }),
     ]

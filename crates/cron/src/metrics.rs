@@ -1,6 +1,22 @@
-//! How the sweeps fare.
+//! How the sweeps fare, and what they see of everybody's work.
 
-use telemetry::metrics::{HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use telemetry::Registry;
+use telemetry::metrics::{GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+
+/// Why cron ends tasks (`settle_stopped.sql`).
+const REASONS: [&str; 9] = [
+    "abandoned",
+    "attempts_exhausted",
+    "cancelled",
+    "input_deadline",
+    "step_in_doubt",
+    "task_expired",
+    "version_gone",
+    "work_limit",
+    "worker_lost",
+];
 
 telemetry::metrics! {
     /// Metrics of cron.
@@ -13,10 +29,22 @@ telemetry::metrics! {
         seconds: HistogramVec = "mcp_tasks_cron_sweep_seconds" ["sweep"],
         /// 1 while this replica leads the sweep, by sweep.
         leading: IntGaugeVec = "mcp_tasks_cron_leading" ["sweep"],
+        /// When this replica last ended the sweep well, by sweep, in seconds since 1970; 0 before the first time. The latest of all replicas counts.
+        last_success: GaugeVec = "mcp_tasks_cron_last_success_timestamp_seconds" ["sweep"],
         /// Live tasks, by tool and phase; set by the leader of the gauges sweep.
         live: IntGaugeVec = "mcp_tasks_tasks_live" ["tool", "phase"],
         /// Age in seconds of the oldest live task, by tool and phase; set by the leader of the gauges sweep.
         oldest: IntGaugeVec = "mcp_tasks_tasks_oldest_age_seconds" ["tool", "phase"],
+        /// Jobs that are due and not begun, by tool, of the 2,000 that wait longest; set by the leader of the gauges sweep.
+        due: IntGaugeVec = "mcp_tasks_tasks_due" ["tool"],
+        /// Seconds for which the oldest due job has waited to begin, by tool; set by the leader of the gauges sweep.
+        due_age: IntGaugeVec = "mcp_tasks_tasks_due_oldest_age_seconds" ["tool"],
+        /// Hints in Redis, by tool, those delivered to a worker among them; set by the leader of the gauges sweep while Redis answers.
+        hints: IntGaugeVec = "mcp_tasks_queue_stream_entries" ["tool"],
+        /// Hints delivered to a worker and not given back, by tool; set by the leader of the gauges sweep while Redis answers.
+        hints_pending: IntGaugeVec = "mcp_tasks_queue_stream_pending_entries" ["tool"],
+        /// Workers known to a tool's streams, by tool; set by the leader of the gauges sweep while Redis answers.
+        consumers: IntGaugeVec = "mcp_tasks_queue_stream_consumers" ["tool"],
         /// Alerts raised.
         raised: IntCounter = "mcp_tasks_alerts_raised_total",
         /// Messages to receivers, by receiver and outcome (`delivered`, `failed`).
@@ -27,5 +55,69 @@ telemetry::metrics! {
         unfetched_age: IntGaugeVec = "mcp_tasks_unfetched_failures_oldest_age_seconds" ["tool"],
         /// Tasks that were ended without their work being done, by reason.
         settled: IntCounterVec = "mcp_tasks_tasks_settled_total" ["reason"],
+    }
+}
+
+impl Metrics {
+    /// With every label value that is known beforehand, so that what happens first shows as an
+    /// increase.
+    pub(crate) fn prepared<'a>(
+        registry: &Registry,
+        sweeps: impl IntoIterator<Item = &'a str>,
+        receivers: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let metrics = Self::new(registry);
+        for sweep in sweeps {
+            metrics.swept.with_label_values(&[sweep]);
+            metrics.failures.with_label_values(&[sweep]);
+            metrics.seconds.with_label_values(&[sweep]);
+            metrics.leading.with_label_values(&[sweep]);
+            metrics.last_success.with_label_values(&[sweep]);
+        }
+        for receiver in receivers {
+            for outcome in ["delivered", "failed"] {
+                metrics.deliveries.with_label_values(&[receiver, outcome]);
+            }
+        }
+        for reason in REASONS {
+            metrics.settled.with_label_values(&[reason]);
+        }
+        metrics
+    }
+
+    /// A sweep ended well, now.
+    pub(crate) fn succeeded(&self, sweep: &str) {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "shown to people and compared with Prometheus' clock; nothing is decided from it"
+        )]
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        self.last_success
+            .with_label_values(&[sweep])
+            .set(now.as_secs_f64());
+    }
+
+    /// Forgets what only the leader of the gauges sweep tells: another replica tells it now.
+    pub(crate) fn forget_state(&self) {
+        for gauge in [
+            &self.live,
+            &self.oldest,
+            &self.due,
+            &self.due_age,
+            &self.unfetched,
+            &self.unfetched_age,
+        ] {
+            gauge.reset();
+        }
+        self.forget_streams();
+    }
+
+    /// Forgets what Redis told.
+    pub(crate) fn forget_streams(&self) {
+        for gauge in [&self.hints, &self.hints_pending, &self.consumers] {
+            gauge.reset();
+        }
     }
 }

@@ -7,7 +7,7 @@ use telemetry::Health;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
-use crate::{Parts, Sweep};
+use crate::{Parts, Sweep, sweeps};
 
 /// A leader that says nothing for this long is replaced. It says so three times as often, also
 /// in the middle of a long sweep; so this is how long a killed replica keeps a sweep waiting.
@@ -75,11 +75,7 @@ async fn overtime(parts: &Parts) {
 async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::Error> {
     let lease = LEASE_MIN.max(sweep.interval * 2);
     let leading = parts.store.lead_sweep(sweep.name, holder, lease).await?;
-    parts
-        .metrics
-        .leading
-        .with_label_values(&[sweep.name])
-        .set(i64::from(leading));
+    show_lead(parts, sweep, leading);
     if !leading {
         return Ok(());
     }
@@ -103,7 +99,17 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
         tracing::info!(sweep = sweep.name, rows = swept, "swept");
     }
     parts.store.swept(sweep.name, holder).await?;
+    parts.metrics.succeeded(sweep.name);
     Ok(())
+}
+
+/// Whether this replica leads a sweep. The state that its leader tells is told by one only.
+fn show_lead(parts: &Parts, sweep: &Sweep, leads: bool) {
+    let leading = parts.metrics.leading.with_label_values(&[sweep.name]);
+    leading.set(i64::from(leads));
+    if !leads && sweep.name == sweeps::gauges::NAME {
+        parts.metrics.forget_state();
+    }
 }
 
 /// Renews the lead while a sweep runs; returns when another replica has it (this process was frozen,
@@ -117,8 +123,7 @@ async fn lead_on(
         tokio::time::sleep(lease / 3).await;
         if !parts.store.lead_sweep(sweep.name, holder, lease).await? {
             tracing::info!(sweep = sweep.name, "another replica took this sweep over");
-            let leading = parts.metrics.leading.with_label_values(&[sweep.name]);
-            leading.set(0);
+            show_lead(parts, sweep, false);
             return Ok(());
         }
     }
@@ -136,5 +141,5 @@ async fn resign(parts: &Parts, sweep: &Sweep, holder: Uuid) {
     if !matches!(tokio::time::timeout(RESIGN, resigned).await, Ok(Ok(_))) {
         tracing::debug!(sweep = sweep.name, "the lease is left to run out");
     }
-    leading.set(0);
+    show_lead(parts, sweep, false);
 }

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use telemetry::Registry;
-use telemetry::metrics::{HistogramVec, IntCounter, IntCounterVec, IntGauge, WORK_SECONDS};
+use telemetry::metrics::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, WORK_SECONDS,
+};
 
 use crate::promotion::Reason;
 
@@ -14,6 +16,8 @@ telemetry::metrics! {
         requests: IntCounterVec = "mcp_tasks_gateway_requests_total" ["method", "outcome"],
         /// Seconds from a request's head to the end of its answer, waiting for the tool and open streams included.
         seconds: HistogramVec = "mcp_tasks_gateway_request_seconds" ["method"] in WORK_SECONDS,
+        /// Seconds from a tool call's head to its answer with a task handle.
+        handle_seconds: Histogram = "mcp_tasks_gateway_handle_seconds" in WORK_SECONDS,
         /// Open connections.
         connections: IntGauge = "mcp_tasks_gateway_connections",
         /// Tool calls that wait here for their result.
@@ -94,6 +98,9 @@ impl Drop for Meter {
             .seconds
             .with_label_values(&[self.method])
             .observe(seconds);
+        if self.outcome == "task" {
+            self.metrics.handle_seconds.observe(seconds);
+        }
         self.metrics
             .requests
             .with_label_values(&[self.method, self.outcome])

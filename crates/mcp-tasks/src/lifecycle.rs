@@ -44,6 +44,7 @@ where
         let guard = telemetry::init(&settings, service)?;
         let registry = Registry::new();
         guard.observe(&registry);
+        telemetry::describe_process(&registry, service, store::migrate::release());
         let health = Health::new(&registry);
         let listener = telemetry::admin::bind(settings.admin.listen)
             .await

@@ -2,7 +2,7 @@
 //!
 //! An entry holds a task id and nothing else, so that losing one loses no fact.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use protocol::TaskId;
 
 use crate::backoff::random_name;
 use crate::error::Error;
-use crate::keys::{GROUP, Lane};
+use crate::keys::{GROUP, Keys, Lane};
 use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::reader::Streams;
@@ -37,6 +37,17 @@ impl std::fmt::Debug for Hint {
             self.id, self.lane.tool, self.lane.version, self.entry.entry
         )
     }
+}
+
+/// How the streams of a lane stand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Hints there, those delivered among them.
+    pub entries: u64,
+    /// Hints delivered to a worker and not given back yet.
+    pub pending: u64,
+    /// Workers that read, or did and are not forgotten yet.
+    pub consumers: u64,
 }
 
 /// Where an entry is.
@@ -174,6 +185,30 @@ impl Link {
             .await?
             .into_iter()
             .sum())
+    }
+
+    /// How every lane's streams stand, over all shards.
+    pub(crate) async fn streams(&self) -> Result<Vec<(Lane, Standing)>, Error> {
+        let mut all: BTreeMap<Lane, Standing> = BTreeMap::new();
+        for shard in self.keys.shards() {
+            let mut members = redis::cmd("ZRANGE");
+            members.arg(self.keys.lanes(shard)).arg(0).arg(-1);
+            for stream in self.command::<Vec<String>>(&members).await? {
+                let Some(lane) = Keys::lane(&stream) else {
+                    continue;
+                };
+                let mut invocation = self.scripts.stream.key(stream);
+                invocation.arg(GROUP);
+                let (entries, pending, consumers): (u64, u64, u64) =
+                    self.script(&invocation).await?;
+                let standing = all.entry(lane).or_default();
+                standing.entries += entries;
+                standing.pending += pending;
+                // A worker has one consumer of one name in every shard.
+                standing.consumers = standing.consumers.max(consumers);
+            }
+        }
+        Ok(all.into_iter().collect())
     }
 
     pub(crate) async fn reap_consumers(&self, idle: Duration) -> Result<u64, Error> {

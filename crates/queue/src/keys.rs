@@ -59,6 +59,17 @@ impl Keys {
         )
     }
 
+    /// The lane of a job stream, read from its name.
+    pub(crate) fn lane(stream: &str) -> Option<Lane> {
+        // A tool's name may hold anything but this very separator after a hash tag.
+        let (_, name) = stream.split_once("}:jobs:")?;
+        let (tool, version) = name.rsplit_once(':')?;
+        Some(Lane {
+            tool: tool.to_owned(),
+            version: version.parse().ok()?,
+        })
+    }
+
     /// Hash with the shard's epoch and the number of hints ever pushed.
     pub(crate) fn epoch(&self, shard: u16) -> String {
         format!("{{{}:s{shard}}}:epoch", self.prefix)
@@ -116,6 +127,8 @@ mod tests {
             version: 2,
         };
         assert_eq!(keys.stream(3, &lane), "{p:s3}:jobs:a:b{c}:2");
+        assert_eq!(Keys::lane(&keys.stream(3, &lane)), Some(lane));
+        assert_eq!(Keys::lane("{p:s3}:epoch"), None);
         assert!(keys.epoch(3).starts_with("{p:s3}:"));
         assert!(keys.lanes(3).starts_with("{p:s3}:"));
     }

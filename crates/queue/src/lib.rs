@@ -45,7 +45,7 @@ pub use config::Config;
 pub use consumer::Consumer;
 pub use error::Error;
 pub use hub::{Event, Watch};
-pub use jobs::Hint;
+pub use jobs::{Hint, Standing};
 pub use keys::Lane;
 
 use crate::hub::Hub;
@@ -189,6 +189,14 @@ impl Queue {
     /// When Redis is down or refuses.
     pub async fn depth(&self, lane: &Lane) -> Result<u64, Error> {
         self.link.depth(lane).await
+    }
+
+    /// How the streams of every lane stand, over all shards; for metrics.
+    ///
+    /// # Errors
+    /// When Redis is down or refuses.
+    pub async fn streams(&self) -> Result<Vec<(Lane, Standing)>, Error> {
+        self.link.streams().await
     }
 
     /// Removes consumers not heard of for `idle` that have nothing pending, and streams left

@@ -14,6 +14,7 @@ pub(crate) struct Scripts {
     pub leave: Script,
     pub reap: Script,
     pub depth: Script,
+    pub stream: Script,
 }
 
 impl Scripts {
@@ -29,6 +30,7 @@ impl Scripts {
             leave: Script::new(include_str!("lua/leave.lua")),
             reap: Script::new(include_str!("lua/reap.lua")),
             depth: Script::new(include_str!("lua/depth.lua")),
+            stream: Script::new(include_str!("lua/stream.lua")),
         }
     }
 }

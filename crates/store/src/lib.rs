@@ -86,9 +86,10 @@ impl Store {
     /// # Errors
     /// When the URL cannot be read.
     pub fn new(config: Config, registry: &telemetry::Registry) -> Result<Self, Error> {
+        let pool = pool::build(&config)?;
         Ok(Self {
-            pool: pool::build(&config)?,
-            metrics: metrics::Metrics::new(registry),
+            metrics: metrics::Metrics::watching(registry, &pool),
+            pool,
             reads: batch::Batches::new(read::TOGETHER),
             wait_max: config.wait_max,
             outage: Arc::default(),

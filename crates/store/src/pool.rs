@@ -76,6 +76,7 @@ pub(crate) struct Tries<'a> {
 
 impl<'a> Tries<'a> {
     pub(crate) fn new(store: &'a Store, operation: &'static str) -> Self {
+        store.metrics.begin(operation);
         Self {
             store,
             operation,
@@ -93,7 +94,11 @@ impl<'a> Tries<'a> {
             create: connect,
             recycle: connect,
         };
-        Ok(Lent(Some(self.store.pool.timeout_get(&timeouts).await?)))
+        let asked = Instant::now();
+        let got = self.store.pool.timeout_get(&timeouts).await;
+        let waited = asked.elapsed().as_secs_f64();
+        self.store.metrics.connection_wait.observe(waited);
+        Ok(Lent(Some(got?)))
     }
 
     /// One try on a connection. Postgres ends a slow statement by itself; one that is frozen or

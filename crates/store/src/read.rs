@@ -66,6 +66,8 @@ impl Store {
         let started = Instant::now();
         let question = (principal.clone(), id);
         let together = self.reads.ask(question.clone(), async |wanted: Vec<_>| {
+            let questions = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
+            self.metrics.together.observe(f64::from(questions));
             self.get_many(&wanted).await
         });
         if let Some(found) = together.await {

@@ -26,11 +26,13 @@ pub mod config;
 pub mod health;
 mod logs;
 pub mod metrics;
+mod process;
 pub mod traces;
 
 pub use config::Config;
 pub use health::{Beat, Check, Health};
 pub use metrics::Registry;
+pub use process::describe_process;
 pub use traces::TraceContext;
 
 use tracing_subscriber::layer::SubscriberExt;

@@ -5,14 +5,15 @@
 //! over one registry.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, TextEncoder};
 
 pub use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramTimer, HistogramVec, IntCounter,
+    Counter, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramTimer, HistogramVec, IntCounter,
     IntCounterVec, IntGauge, IntGaugeVec, Opts,
 };
 
@@ -157,7 +158,9 @@ impl Registry {
             .collect()
     }
 
-    /// The current values in Prometheus' text format 0.0.4.
+    /// The current values in Prometheus' text format 0.0.4. A metric whose labels have taken no
+    /// value yet is named all the same, with its help and type: whoever looks for it learns that it
+    /// exists, and that nothing happened.
     pub fn render(&self) -> String {
         let hooks = self
             .inner
@@ -173,7 +176,16 @@ impl Registry {
         TextEncoder::new()
             .encode(&families, &mut text)
             .expect("writing to a Vec does not fail, and registered families are not empty");
-        String::from_utf8(text).expect("the text encoder writes UTF-8")
+        let mut text = String::from_utf8(text).expect("the text encoder writes UTF-8");
+        let shown: BTreeSet<&str> = families.iter().map(MetricFamily::name).collect();
+        for silent in self.descriptions() {
+            if !shown.contains(silent.name) {
+                let help = silent.help.replace('\\', r"\\").replace('\n', r"\n");
+                let (name, kind) = (silent.name, silent.kind);
+                text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+            }
+        }
+        text
     }
 }
 
@@ -209,6 +221,7 @@ macro_rules! metric_types {
 }
 
 metric_types! {
+    Counter "counter" |spec| Counter::with_opts(spec.opts());
     IntCounter "counter" |spec| IntCounter::with_opts(spec.opts());
     IntCounterVec "counter" |spec| IntCounterVec::new(spec.opts(), spec.labels);
     IntGauge "gauge" |spec| IntGauge::with_opts(spec.opts());
@@ -325,6 +338,17 @@ mod tests {
         assert!(text.contains("mcp_tasks_sample_seconds_bucket{le=\"2\"} 1"));
         assert_eq!(registry.descriptions().len(), 3);
         assert_eq!(registry.descriptions()[2].labels, &["outcome"]);
+    }
+
+    #[test]
+    fn what_has_no_value_yet_is_named() {
+        let registry = Registry::new();
+        let sample = Sample::new(&registry);
+        let head = "# HELP mcp_tasks_sample_total Things counted, over two lines.\n\
+                    # TYPE mcp_tasks_sample_total counter\n";
+        assert!(registry.render().ends_with(head));
+        sample.counted.with_label_values(&["ok"]).inc();
+        assert_eq!(registry.render().matches(head).count(), 1);
     }
 
     #[test]

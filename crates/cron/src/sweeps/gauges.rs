@@ -1,34 +1,72 @@
-//! Counts and ages of live tasks and of unread failures, for dashboards and alerts.
+//! Counts and ages of live tasks, of unread failures and of what stands in Redis, for dashboards
+//! and alerts.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use queue::Standing;
+use telemetry::metrics::IntGaugeVec;
+
+use crate::metrics::Metrics;
 use crate::{Parts, Swept};
+
+/// The sweep's name: its leader tells the state, and whoever stops leading falls silent.
+pub(crate) const NAME: &str = "gauges";
 
 pub(crate) async fn run(parts: Parts) -> Swept {
     let live = parts.store.gauges().await?;
+    let due = parts.store.queue_ages().await?;
+    let unfetched = parts.store.unfetched().await?;
+    let streams = parts.queue.streams().await;
+    let metrics = &parts.metrics;
     // A tool without live tasks has no row: forget what was said of it before.
-    parts.metrics.live.reset();
-    parts.metrics.oldest.reset();
+    metrics.forget_state();
     for row in live {
         let labels = [row.tool.as_str(), row.phase.as_str()];
-        parts.metrics.live.with_label_values(&labels).set(row.tasks);
-        let oldest = i64::try_from(row.oldest.as_secs()).unwrap_or(i64::MAX);
-        parts.metrics.oldest.with_label_values(&labels).set(oldest);
+        set(&metrics.live, &labels, row.tasks);
+        set(&metrics.oldest, &labels, seconds(row.oldest));
     }
-    let unfetched = parts.store.unfetched().await?;
-    parts.metrics.unfetched.reset();
-    parts.metrics.unfetched_age.reset();
+    for row in due {
+        set(&metrics.due, &[&row.tool], row.jobs);
+        set(&metrics.due_age, &[&row.tool], seconds(row.waited));
+    }
     for row in unfetched {
-        let (labels, age) = ([row.tool.as_str()], row.oldest.as_secs());
-        let (count, age) = (row.failures, i64::try_from(age).unwrap_or(i64::MAX));
-        parts
-            .metrics
-            .unfetched
-            .with_label_values(&labels)
-            .set(count);
-        parts
-            .metrics
-            .unfetched_age
-            .with_label_values(&labels)
-            .set(age);
+        set(&metrics.unfetched, &[&row.tool], row.failures);
+        set(&metrics.unfetched_age, &[&row.tool], seconds(row.oldest));
+    }
+    match streams {
+        Ok(lanes) => show_streams(metrics, lanes),
+        // Nothing depends on it, and that Redis is away is told elsewhere.
+        Err(error) => tracing::debug!(error = %error, "redis does not say how its streams stand"),
     }
     Ok(0)
+}
+
+/// All versions of a tool together.
+fn show_streams(metrics: &Metrics, lanes: Vec<(queue::Lane, Standing)>) {
+    let mut tools: BTreeMap<String, Standing> = BTreeMap::new();
+    for (lane, standing) in lanes {
+        let sum = tools.entry(lane.tool).or_default();
+        sum.entries += standing.entries;
+        sum.pending += standing.pending;
+        // A worker that serves several versions is one.
+        sum.consumers = sum.consumers.max(standing.consumers);
+    }
+    for (tool, sum) in &tools {
+        set(&metrics.hints, &[tool], whole(sum.entries));
+        set(&metrics.hints_pending, &[tool], whole(sum.pending));
+        set(&metrics.consumers, &[tool], whole(sum.consumers));
+    }
+}
+
+fn set(gauge: &IntGaugeVec, labels: &[&str], value: i64) {
+    gauge.with_label_values(labels).set(value);
+}
+
+fn seconds(duration: Duration) -> i64 {
+    whole(duration.as_secs())
+}
+
+fn whole(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
