@@ -65,6 +65,9 @@ struct Drill {
     /// Decides what the clients do.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Keep histories, ledger, configuration and logs in this folder.
+    #[arg(long)]
+    keep: Option<PathBuf>,
 }
 
 fn sabotage_named(name: &str) -> Result<&'static Sabotage, String> {
@@ -114,6 +117,7 @@ fn break_all(drill: Drill) -> harness::Result<bool> {
         binary: drill.binary,
         duration: drill.duration,
         seed: drill.seed,
+        keep: drill.keep,
     };
     let runtime = tokio::runtime::Runtime::new();
     let runtime = runtime.map_err(harness::Error::io("start the runtime"))?;

@@ -138,3 +138,44 @@ impl Plan {
         serde_json::json!({ "action": "accept", "content": { "value": value } })
     }
 }
+
+/// In a line, for timelines: what is as usual is left out.
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:", self.call)?;
+        for item in &self.items {
+            match item {
+                Item::Step(step) => write!(f, " {step}")?,
+                Item::Ask(questions) => {
+                    let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
+                    write!(f, " ask({})", keys.join(","))?;
+                }
+                Item::Pause(ms) => write!(f, " pause({ms})")?,
+                Item::Retry(times) => write!(f, " retry({times})")?,
+                Item::Panic(times) => write!(f, " panic({times})")?,
+            }
+        }
+        write!(f, " -> {:?}", self.end)
+    }
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut traits = vec![format!("{}+{}", self.before_ms, self.after_ms)];
+        for (told, is) in [("again", self.idempotent), ("deaf", self.deaf)] {
+            traits.extend(is.then(|| told.to_owned()));
+        }
+        for (told, times) in [("refuses", self.refuses), ("unknown", self.unknown)] {
+            traits.extend((times > 0).then(|| format!("{told} {times}")));
+        }
+        if let Some(undo) = &self.undo {
+            let how = match (undo.fails, undo.idempotent) {
+                (true, _) => "undo fails",
+                (false, true) => "undo again",
+                (false, false) => "undo",
+            };
+            traits.push(how.to_owned());
+        }
+        write!(f, "{}({})", self.key, traits.join(", "))
+    }
+}

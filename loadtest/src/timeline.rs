@@ -2,9 +2,13 @@
 
 use std::fmt::Write as _;
 
+use serde::Deserialize as _;
+use serde_json::Value;
+
 use crate::checker::Violation;
 use crate::history::{Acknowledgement, CallAnswer, Event, ForeignAnswer, Kind, TaskAnswer, View};
 use crate::ledger::{Line, What};
+use crate::plan::Plan;
 
 /// Faults so long before a task began are shown with it, µs.
 const BEFORE_US: u64 = 2_000_000;
@@ -165,7 +169,7 @@ fn entry(event: &Event) -> Entry {
             answer,
         } => format!(
             "call {tool} {}{} -> {}",
-            cut(&arguments.to_string()),
+            planned(arguments),
             key.as_ref()
                 .map(|key| format!(" key {key}"))
                 .unwrap_or_default(),
@@ -212,6 +216,14 @@ fn entry(event: &Event) -> Entry {
         until_us: (event.until_us != event.at_us).then_some(event.until_us),
         who: event.client.clone(),
         what: format!("{said}{at}"),
+    }
+}
+
+/// The plan of a call.
+fn planned(arguments: &Value) -> String {
+    match Plan::deserialize(arguments) {
+        Ok(plan) => plan.to_string(),
+        Err(_) => cut(&arguments.to_string()),
     }
 }
 

@@ -30,6 +30,7 @@ async fn every_promise_broken_on_purpose_is_found() {
         binary: env!("CARGO_BIN_EXE_mcp-tasks").into(),
         duration: Duration::from_secs(10),
         seed: 1,
+        keep: None,
     })
     .await
     .expect("the system starts");

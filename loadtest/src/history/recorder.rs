@@ -94,6 +94,12 @@ impl Recorder {
         self.len() == 0
     }
 
+    /// What there is so far, in no order.
+    #[must_use]
+    pub fn so_far(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
     /// The whole history, in the order in which things were asked; it begins anew.
     ///
     /// # Errors

@@ -34,8 +34,23 @@ const NUMBERS: Numbers = Numbers {
 };
 /// Clients of one sabotage; two of them share a principal.
 const CLIENTS: u64 = 3;
-/// A task that is not over by then is lost: nothing breaks here but what is broken on purpose.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Rounds that clients play, at most, until a sabotage shows. A busy machine needs more time: each
+/// is twice as long as the one before.
+const ROUNDS: u32 = 3;
+/// A task that is not over by then is lost.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The same where tasks are lost on purpose.
+const PATIENCE_WITH_LOST: Duration = Duration::from_secs(10);
+/// Nothing dies here, so nothing needs short leases, and a busy machine must not look like a dead one.
+const SETTINGS: &str = r#"
+[postgres]
+lease = "20s"
+heartbeat = "2s"
+[cron]
+reconcile_interval = "500ms"
+[tools]
+fixtures = "chaos"
+"#;
 /// Principals whose tasks are left alone.
 const HONEST: &str = "honest";
 
@@ -48,6 +63,8 @@ pub struct Options {
     pub duration: Duration,
     /// Decides what clients do.
     pub seed: u64,
+    /// Where histories, ledger, configuration and logs are kept; nowhere if `None`.
+    pub keep: Option<PathBuf>,
 }
 
 /// How it went.
@@ -74,29 +91,25 @@ struct Group {
 /// If the system can't be started, or a history can't be kept.
 pub async fn run(options: &Options) -> Result<Outcome> {
     let temp = Temp::new()?;
-    let ledger = temp.path().join("ledger.jsonl");
-    let stack = start(options, temp.path(), &ledger).await?;
-    let mut groups = vec![group(&stack, temp.path(), HONEST, None)?];
+    let dir = options.keep.as_deref().unwrap_or(temp.path());
+    std::fs::create_dir_all(dir).map_err(Error::io(format!("make {}", dir.display())))?;
+    let dir = &dir.canonicalize().map_err(Error::io("find the folder"))?;
+    let ledger = dir.join("ledger.jsonl");
+    let stack = start(options, dir, &ledger).await?;
+    let mut groups = vec![group(&stack, dir, HONEST, None)?];
     for sabotage in super::all() {
-        let group = group(&stack, temp.path(), sabotage.name, Some(sabotage))?;
+        let group = group(&stack, dir, sabotage.name, Some(sabotage))?;
         groups.push(group);
     }
-    let mut playing = JoinSet::new();
-    for (number, group) in (0..).zip(&groups) {
-        let mix = group.sabotage.map_or(&MIX[..], |sabotage| sabotage.mix);
-        let (shared, name) = (Arc::clone(&group.shared), group.name);
-        let (seed, duration) = (options.seed + number, options.duration);
-        playing.spawn(async move {
-            play(&shared, name, mix, Instant::now() + duration, seed).await;
-            settle::within(&shared, seed, PATIENCE).await;
-        });
-    }
-    while let Some(played) = playing.join_next().await {
-        played.expect("a client does not panic");
-    }
+    let each = groups.iter().map(|group| group.play(options, &ledger));
+    futures::future::try_join_all(each).await?;
     drop(stack);
-    let acts = ledger::read(&ledger).map_err(Error::io("read the ledger"))?;
+    let acts = read(&ledger)?;
     judge(&groups, &acts)
+}
+
+fn read(ledger: &Path) -> Result<Vec<Line>> {
+    ledger::read(ledger).map_err(Error::io("read the ledger"))
 }
 
 async fn start(options: &Options, dir: &Path, ledger: &Path) -> Result<Stack> {
@@ -106,10 +119,7 @@ async fn start(options: &Options, dir: &Path, ledger: &Path) -> Result<Stack> {
         binary: binary.map_err(Error::io(missing))?,
         dir: dir.to_owned(),
         numbers: NUMBERS,
-        settings: format!(
-            "[tools]\nfixtures = \"chaos\"\nledger = \"{}\"\n",
-            ledger.display()
-        ),
+        settings: format!("{SETTINGS}ledger = \"{}\"\n", ledger.display()),
     };
     let sabotage = async |url: &str| {
         for sabotage in super::all() {
@@ -142,25 +152,49 @@ fn group(
     })
 }
 
-async fn play(
-    shared: &Arc<Shared>,
-    name: &str,
-    mix: &'static [(u64, crate::scene::Kind)],
-    until: Instant,
-    seed: u64,
-) {
-    let mut clients = JoinSet::new();
-    for number in 0..CLIENTS {
-        let caller = Caller::new(
-            &format!("{name}-{number}"),
-            &format!("{name}-principal-{}", number % 2),
-            Arc::clone(shared),
-        );
-        let scene = Scene::new(caller, Rng::part(seed, number), until);
-        clients.spawn(scene.only(mix).play());
+impl Group {
+    /// Plays until the sabotage shows, then waits for all ends.
+    async fn play(&self, options: &Options, ledger: &Path) -> Result<()> {
+        for round in 0..ROUNDS {
+            self.round(options, round).await;
+            let Some(sabotage) = self.sabotage else { break };
+            let violations =
+                checker::check(&self.shared.recorder.so_far(), &self.own(&read(ledger)?));
+            if violations.iter().any(|one| one.rule == sabotage.rule) {
+                break;
+            }
+        }
+        let lost = self
+            .sabotage
+            .is_some_and(|sabotage| sabotage.rule == Rule::Ends);
+        let patience = if lost { PATIENCE_WITH_LOST } else { PATIENCE };
+        settle::within(&self.shared, options.seed, patience).await;
+        Ok(())
     }
-    while let Some(played) = clients.join_next().await {
-        played.expect("a client does not panic");
+
+    async fn round(&self, options: &Options, round: u32) {
+        let until = Instant::now() + options.duration * 2_u32.pow(round);
+        let mix = self.sabotage.map_or(&MIX[..], |sabotage| sabotage.mix);
+        let mut clients = JoinSet::new();
+        for number in 0..CLIENTS {
+            let caller = Caller::new(
+                &format!("{}-{number}-{round}", self.name),
+                &format!("{}-principal-{}", self.name, number % 2),
+                Arc::clone(&self.shared),
+            );
+            let rng = Rng::part(options.seed + u64::from(round), number);
+            clients.spawn(Scene::new(caller, rng, until).only(mix).play());
+        }
+        while let Some(played) = clients.join_next().await {
+            played.expect("a client does not panic");
+        }
+    }
+
+    /// What its own tasks did.
+    fn own(&self, acts: &[Line]) -> Vec<Line> {
+        let own = format!("{}-", self.name);
+        let acts = acts.iter().filter(|line| line.call.starts_with(&own));
+        acts.cloned().collect()
     }
 }
 
@@ -169,12 +203,7 @@ fn judge(groups: &[Group], acts: &[Line]) -> Result<Outcome> {
     for group in groups {
         let history = group.shared.recorder.finish();
         let history = history.map_err(Error::io("keep the history"))?;
-        let own = format!("{}-", group.name);
-        let acts: Vec<Line> = acts
-            .iter()
-            .filter(|line| line.call.starts_with(&own))
-            .cloned()
-            .collect();
+        let acts = group.own(acts);
         let violations = checker::check(&history, &acts);
         let wanted = group.sabotage.map(|sabotage| sabotage.rule);
         let caught = violations.iter().any(|one| Some(one.rule) == wanted);

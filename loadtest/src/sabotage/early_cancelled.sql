@@ -1,5 +1,5 @@
 -- A cancel shows at once, whatever is going on, and the worker is not told. (Plans that ask could
--- not wait any more, and what is to be undone is another promise.)
+-- not wait any more, those that wait would never end, and what is to be undone is another promise.)
 ALTER TABLE tasks
     DROP CONSTRAINT tasks_terminal_has_no_phase,
     DROP CONSTRAINT tasks_cancelled_has_no_open_step;
@@ -13,7 +13,7 @@ END $$;
 CREATE TRIGGER early_cancelled BEFORE UPDATE ON tasks FOR EACH ROW
 WHEN (starts_with(NEW.subject, '{principals}') AND OLD.phase = 'running'
     AND OLD.stop_requested_at IS NULL AND NEW.stop_reason = 'cancelled'
-    AND convert_from(NEW.arguments, 'UTF8') !~ '"(undo|ask)"')
+    AND convert_from(NEW.arguments, 'UTF8') !~ '"(undo|ask|wait)"')
 EXECUTE FUNCTION early_cancelled();
 CREATE FUNCTION early_cancelled_stays() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
