@@ -71,7 +71,9 @@ impl Waiters {
 
     /// Renews the holds of all waiting calls until `ended`, in one statement a turn.
     pub(crate) async fn renew(&self, store: &Store, hold: Duration, ended: CancellationToken) {
-        let store = store.with_wait(Duration::ZERO);
+        // Callers wait for Postgres to come back: their holds must not run out for want of a try
+        // at the right moment.
+        let store = store.with_wait(hold);
         while !ended.is_cancelled() {
             tokio::select! {
                 () = ended.cancelled() => return,
@@ -81,7 +83,11 @@ impl Waiters {
             if ids.is_empty() {
                 continue;
             }
-            if let Err(error) = store.hold(&ids, hold).await {
+            let renewed = tokio::select! {
+                () = ended.cancelled() => return,
+                renewed = store.hold(&ids, hold) => renewed,
+            };
+            if let Err(error) = renewed {
                 tracing::warn!(error = %error, calls = ids.len(), "holds could not be renewed");
             }
         }

@@ -100,3 +100,46 @@ async fn without_postgres_requests_wait_and_then_say_when_to_come_back() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     world.stop().await;
 }
+
+/// The holds of waiting calls are renewed as soon as Postgres is back, not at the next turn: by
+/// then they might have run out, and the sweep would stop what callers wait for.
+#[tokio::test]
+async fn holds_are_renewed_right_after_an_outage() {
+    let database = harness::postgres::test_database(migrate).await.unwrap();
+    let (_, rest) = database.url().split_once("127.0.0.1:").unwrap();
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let proxy = Proxy::to_port(port.parse().unwrap()).await.unwrap();
+    let redis = Redis::temporary().await.unwrap();
+    let url = proxy.through(database.url());
+    let mut config = config();
+    config.hold = 6 * SECOND;
+    let direct = database.clone();
+    let mut world = World::over(config, database, redis, &url).await;
+    let alice = world.client("alice").undeclared();
+    let held_until = async || {
+        let rows = direct.rows("SELECT held_until FROM tasks").await.unwrap();
+        rows.into_iter().next()?.into_iter().next()?
+    };
+    let renewed = async |before: Option<String>, within: Duration| {
+        let look = async || {
+            held_until()
+                .await
+                .filter(|now| Some(now) != before.as_ref())
+        };
+        harness::wait::until("a hold is renewed", within, look).await
+    };
+    let calling = alice.call("call", json!({}));
+    let (result, ()) = tokio::join!(calling, async {
+        let first = renewed(None, SOON).await.unwrap();
+        let second = renewed(Some(first), SOON).await.unwrap();
+        // The turn in two seconds finds nobody.
+        proxy.set(Mode::Cut);
+        tokio::time::sleep(SECOND * 5 / 2).await;
+        proxy.set(Mode::Pass);
+        renewed(Some(second), SECOND).await.unwrap();
+        let claim = world.claim("call").await;
+        world.complete(&claim, &text("done")).await;
+    });
+    assert_eq!(result.unwrap()["content"][0]["text"], "done");
+    world.stop().await;
+}
