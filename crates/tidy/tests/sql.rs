@@ -53,3 +53,39 @@ fn statements_lie_in_files() {
         }
     }
 }
+
+/// `NOTIFY` takes a lock of the whole database at every commit, and who listens may be dead
+/// without knowing.
+#[test]
+fn nothing_is_notified() {
+    for file in files(&root().join("crates/store/src/sql"), ".sql") {
+        let text = text(&file).to_uppercase();
+        for word in ["NOTIFY", "LISTEN"] {
+            let mut words = text.split(|c: char| !c.is_alphanumeric());
+            assert!(
+                !words.any(|found| found == word),
+                "{}: {word}",
+                shown(&file)
+            );
+        }
+        assert!(!text.contains("PG_NOTIFY"), "{}", shown(&file));
+    }
+}
+
+/// Rows that are picked with `SKIP LOCKED` for a change are picked once: as part of a join they
+/// might be picked again and again, and more than the limit.
+#[test]
+fn what_skips_locked_rows_is_picked_once() {
+    for file in files(&root().join("crates/store/src/sql"), ".sql") {
+        let text = text(&file);
+        let code: String = text
+            .lines()
+            .filter(|line| !line.starts_with("--"))
+            .collect();
+        let changes =
+            code.contains("UPDATE ") && code.contains(" SET ") || code.contains("DELETE FROM");
+        if code.contains("SKIP LOCKED") && changes {
+            assert!(code.contains("AS MATERIALIZED ("), "{}", shown(&file));
+        }
+    }
+}
