@@ -1,0 +1,10 @@
+-- I11. Live tasks whose TTL ran out are told to stop; the first reason wins.
+WITH due AS MATERIALIZED (
+    SELECT id FROM tasks
+    WHERE expires_at <= now() AND phase IS NOT NULL AND stop_requested_at IS NULL
+    ORDER BY expires_at LIMIT $1
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE tasks t SET stop_requested_at = now(), stop_reason = 'expired'
+FROM due WHERE t.id = due.id
+RETURNING t.id

@@ -1,0 +1,12 @@
+-- I3. Extends the leases of all jobs of one worker in one statement; a job that does not
+-- come back is lost, a stop reason tells the worker to end it. Rows are locked in id order.
+WITH mine AS MATERIALIZED (
+    SELECT t.id FROM tasks t
+    JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS v(id, attempt, claim_token)
+      ON t.id = v.id AND t.attempt = v.attempt AND t.claim_token = v.claim_token
+    WHERE t.phase IN ('running', 'undoing')
+    ORDER BY t.id FOR NO KEY UPDATE OF t
+)
+UPDATE tasks t SET lease_until = now() + $4::bigint * interval '1 millisecond'
+FROM mine WHERE t.id = mine.id
+RETURNING t.id, t.stop_reason

@@ -1,0 +1,9 @@
+-- A gateway with a caller waiting keeps the task from being stopped as abandoned. Rows are
+-- locked in id order: two gateways may hold the same tasks.
+WITH held AS MATERIALIZED (
+    SELECT id FROM tasks
+    WHERE id = ANY($1::uuid[]) AND phase IS NOT NULL AND handed_out_at IS NULL
+    ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE tasks t SET held_until = greatest(t.held_until, now() + $2::bigint * interval '1 millisecond')
+FROM held WHERE t.id = held.id

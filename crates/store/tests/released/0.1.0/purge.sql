@@ -1,0 +1,19 @@
+-- I11. Finished tasks past their TTL become tombstones, with all that belongs to them, in
+-- one statement; a killed sweep leaves whole tasks behind. What was never handed out and has
+-- no key leaves nothing: no client can name it.
+WITH gone AS MATERIALIZED (
+    SELECT id, issuer, subject, tool, idempotency_key, status, created_at, finished_at, expires_at, handed_out_at
+    FROM tasks WHERE expires_at <= now() AND phase IS NULL
+    ORDER BY expires_at LIMIT $1
+    FOR UPDATE SKIP LOCKED
+), x AS (
+    INSERT INTO tombstones (task_id, issuer, subject, tool, final_status, created_at, finished_at, expired_at, purge_at)
+    SELECT id, issuer, subject, tool, status, created_at, finished_at, expires_at, now() + $2::bigint * interval '1 millisecond'
+    FROM gone WHERE handed_out_at IS NOT NULL
+    ON CONFLICT DO NOTHING
+), s AS (DELETE FROM steps USING gone WHERE steps.task_id = gone.id),
+   i AS (DELETE FROM inputs USING gone WHERE inputs.task_id = gone.id),
+   k AS (DELETE FROM idempotency_keys k USING gone WHERE gone.idempotency_key IS NOT NULL
+         AND k.issuer = gone.issuer AND k.subject = gone.subject AND k.tool = gone.tool
+         AND k.key = gone.idempotency_key AND k.task_id = gone.id)
+DELETE FROM tasks USING gone WHERE tasks.id = gone.id
