@@ -315,9 +315,14 @@ async fn a_frozen_postgres_keeps_nobody() {
     let alice = cluster.client(0, "alice");
     let arguments = json!({"steps": 1, "ms": 60_000, "manner": "polite"});
     let id = alice.start("drill_work", arguments).await.unwrap();
-    let working =
-        async || (alice.get(&id).await.ok()?["statusMessage"] != Value::Null).then_some(());
-    harness::wait::until("a job", SOON, working).await.unwrap();
+    let url = postgres.url("system");
+    let running = format!("SELECT id FROM tasks WHERE id = '{id}' AND phase = 'running'");
+    harness::wait::until("a job runs", SOON, async || {
+        let rows = harness::postgres::rows(&url, &running).await.ok()?;
+        (!rows.is_empty()).then_some(())
+    })
+    .await
+    .unwrap();
     postgres.freeze();
     let get = alice.get(&id);
     let ending = async {
