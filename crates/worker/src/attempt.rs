@@ -20,6 +20,7 @@ use crate::error::ToolError;
 use crate::lease::{Job, Leases, Order};
 use crate::metrics::Metrics;
 use crate::process::Commands;
+use crate::publish::{Changes, Observations};
 use crate::replay::Limits;
 use crate::settle::Settling;
 use crate::store_backend::StoreBackend;
@@ -33,6 +34,7 @@ pub(crate) struct Parts {
     pub(crate) config: Arc<Config>,
     pub(crate) leases: Leases,
     pub(crate) metrics: Metrics,
+    pub(crate) observations: Observations,
     /// The threads that tools run on.
     pub(crate) threads: Handle,
 }
@@ -107,6 +109,9 @@ pub(crate) async fn run(parts: &Parts, served: &Served, claim: Claim, sent: Inst
         .seconds
         .with_label_values(&[tool])
         .observe(sent.elapsed().as_secs_f64());
+    if outcome == Outcome::Completed {
+        parts.observations.ran(&served.spec, sent.elapsed());
+    }
     drop(kept);
     parts.queue.wake(claim.id()).await;
     outcome
@@ -172,7 +177,8 @@ async fn attempt(parts: &Parts, served: &Served, job: &Arc<Job>) -> Outcome {
         commands: &commands,
     };
     let driven = drive(ends, work, overtime(parts, job));
-    let reporting = report(&*backend, said, parts.config.status_interval);
+    let changes = Changes::begin(&parts.observations, &served.spec);
+    let reporting = report(&*backend, said, parts.config.status_interval, &changes);
     let work = tokio::select! {
         biased;
         work = driven => work,
@@ -180,6 +186,7 @@ async fn attempt(parts: &Parts, served: &Served, job: &Arc<Job>) -> Outcome {
     };
     // From here on nothing of the tool runs, however long the row may take to be written.
     job.work_ended();
+    changes.changed();
     let open = if job.order() == Order::Lost {
         None
     } else {
@@ -231,14 +238,21 @@ fn about(parts: &Parts, served: &Served, claim: &Claim) -> Result<About, ToolErr
 }
 
 /// Writes the latest status message, not more often than `interval`.
-async fn report(backend: &dyn Backend, mut said: watch::Receiver<String>, interval: Duration) {
+async fn report(
+    backend: &dyn Backend,
+    mut said: watch::Receiver<String>,
+    interval: Duration,
+    changes: &Changes<'_>,
+) {
     loop {
         if said.changed().await.is_err() {
             return std::future::pending().await;
         }
         let message = said.borrow_and_update().clone();
-        if let Err(error) = backend.status(&message).await {
-            tracing::debug!(error = ?error, "status message not written");
+        match backend.status(&message).await {
+            Ok(true) => changes.changed(),
+            Ok(false) => {}
+            Err(error) => tracing::debug!(error = ?error, "status message not written"),
         }
         tokio::time::sleep(interval).await;
     }

@@ -184,14 +184,14 @@ impl Worker {
             config: self.config,
             leases: self.leases,
             metrics: self.metrics,
+            observations: publish::Observations::default(),
             threads: threads.handle(),
         };
-        let observations = publish::Observations::default();
         let publisher = publish::Publisher {
             store: parts.store.clone(),
             queue: parts.queue.clone(),
             tools: self.tools.clone(),
-            observations: observations.clone(),
+            observations: parts.observations.clone(),
             interval: parts.config.publish_interval,
             published: self.health.check("tools"),
         };
@@ -201,7 +201,6 @@ impl Worker {
             parts,
             tools: self.tools,
             name: Uuid::new_v4().to_string().into(),
-            observations,
             alive: self.health.liveness("poll", POLL_AGE_MAX),
         };
         let ending = shutdown.child_token();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use queue::Queue;
 use store::{Observed, Store, ToolSpec};
@@ -17,22 +17,73 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 type Key = (String, i32);
 
-/// Durations of runs, gathered between two signs of life.
+/// Durations in ms, and how many.
+#[derive(Clone, Copy, Default)]
+struct Sum(f64, u32);
+
+impl Sum {
+    fn add(&mut self, took: Duration) {
+        self.0 += took.as_secs_f64() * 1000.0;
+        self.1 += 1;
+    }
+
+    fn average(self) -> Option<f64> {
+        (self.1 > 0).then(|| self.0 / f64::from(self.1))
+    }
+}
+
+/// What was seen of one version of a tool.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    runs: Sum,
+    changes: Sum,
+}
+
+/// Durations of runs, and of the time between changes a client can see, gathered between two
+/// signs of life.
 #[derive(Clone, Default)]
-pub(crate) struct Observations(Arc<Mutex<BTreeMap<Key, (f64, u32)>>>);
+pub(crate) struct Observations(Arc<Mutex<BTreeMap<Key, Seen>>>);
 
 impl Observations {
     pub(crate) fn ran(&self, spec: &ToolSpec, took: Duration) {
-        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = runs
-            .entry((spec.name().to_owned(), spec.version))
-            .or_default();
-        run.0 += took.as_secs_f64() * 1000.0;
-        run.1 += 1;
+        self.of(spec, |seen| seen.runs.add(took));
     }
 
-    fn take(&self) -> BTreeMap<Key, (f64, u32)> {
+    fn of(&self, spec: &ToolSpec, note: impl FnOnce(&mut Seen)) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        note(
+            all.entry((spec.name().to_owned(), spec.version))
+                .or_default(),
+        );
+    }
+
+    fn take(&self) -> BTreeMap<Key, Seen> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The changes of one attempt that a client can see.
+pub(crate) struct Changes<'a> {
+    observations: &'a Observations,
+    spec: &'a ToolSpec,
+    last: Mutex<Instant>,
+}
+
+impl<'a> Changes<'a> {
+    pub(crate) fn begin(observations: &'a Observations, spec: &'a ToolSpec) -> Self {
+        Self {
+            observations,
+            spec,
+            last: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Something changed now.
+    pub(crate) fn changed(&self) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *last, Instant::now());
+        self.observations
+            .of(self.spec, |seen| seen.changes.add(before.elapsed()));
     }
 }
 
@@ -93,11 +144,11 @@ impl Publisher {
             .observations
             .take()
             .into_iter()
-            .map(|((name, version), (sum, runs))| Observed {
+            .map(|((name, version), seen)| Observed {
                 name,
                 version,
-                run_ms: Some(sum / f64::from(runs.max(1))),
-                change_ms: None,
+                run_ms: seen.runs.average(),
+                change_ms: seen.changes.average(),
             })
             .collect();
         if !observed.is_empty() {

@@ -12,8 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::attempt::{self, Outcome, Parts};
-use crate::publish::Observations;
+use crate::attempt::{self, Parts};
 use crate::tool::ToolSet;
 
 /// Between two looks into Postgres while Redis is away.
@@ -35,7 +34,6 @@ pub(crate) struct Puller {
     pub(crate) parts: Parts,
     pub(crate) tools: ToolSet,
     pub(crate) name: Arc<str>,
-    pub(crate) observations: Observations,
     pub(crate) alive: telemetry::Beat,
 }
 
@@ -199,7 +197,6 @@ impl Puller {
         let parts = self.parts.clone();
         let served = self.tools.find(&lane.tool);
         let name = Arc::clone(&self.name);
-        let observations = self.observations.clone();
         async move {
             let _place = place;
             let Some(served) = served else {
@@ -232,12 +229,9 @@ impl Puller {
             parts.metrics.waited.observe(claim.waited.as_secs_f64());
             let stopping = listen(&parts, id);
             let running = Box::pin(attempt::run(&parts, &served, claim, sent));
-            let outcome = tokio::select! {
-                outcome = running => outcome,
+            tokio::select! {
+                _ = running => {}
                 () = stopping => unreachable!("listening never ends"),
-            };
-            if outcome == Outcome::Completed {
-                observations.ran(&served.spec, sent.elapsed());
             }
             Looked::Settled
         }

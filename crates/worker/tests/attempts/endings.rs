@@ -169,3 +169,35 @@ async fn a_full_worker_is_alive() {
     world.go.cancel();
     world.wait(id, &["completed"]).await;
 }
+
+/// What gateways tell clients to poll by: how long a visible change takes, and a whole run.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pace_of_a_tool_is_published() {
+    let world = World::new().await;
+    let body: crate::world::Body = |_, context| {
+        Box::pin(async move {
+            for n in 0..4 {
+                context.pause(Duration::from_millis(300)).await?;
+                context.progress(format!("message {n}")).await;
+            }
+            context.pause(Duration::from_millis(300)).await?;
+            done()
+        })
+    };
+    let policy = ToolPolicy::default();
+    let _worker = world.worker_with(policy.clone(), body, |settings| {
+        settings.publish_interval = Duration::from_secs(1);
+    });
+    let id = world.start(&policy).await;
+    world.wait(id, &["completed"]).await;
+    let published = harness::wait::until("the pace", Duration::from_secs(20), async || {
+        let entry = world.store.tools().await.unwrap().pop()?;
+        Some((entry.run?, entry.change?))
+    });
+    let (run, change) = published.await.unwrap();
+    assert!(run >= Duration::from_millis(1500), "{run:?}");
+    assert!(
+        change * 4 < run * 3 && change > Duration::from_millis(100),
+        "five changes in a run: {change:?} of {run:?}"
+    );
+}
