@@ -215,6 +215,13 @@ impl Shared {
         }
     }
 
+    /// How much of what this process takes on is taken.
+    fn load_percent(&self) -> u64 {
+        let taken = u64::try_from(self.metrics.in_flight.get()).unwrap_or(0);
+        let all = u64::try_from(self.config.limits.requests_max).unwrap_or(u64::MAX);
+        taken.saturating_mul(100) / all.max(1)
+    }
+
     fn list_ttl_ms(&self) -> u64 {
         u64::try_from(self.config.list_ttl.as_millis()).unwrap_or(u64::MAX)
     }

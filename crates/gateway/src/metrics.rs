@@ -18,6 +18,8 @@ telemetry::metrics! {
         seconds: HistogramVec = "mcp_tasks_gateway_request_seconds" ["method"] in WORK_SECONDS,
         /// Seconds from a tool call's head to its answer with a task handle.
         handle_seconds: Histogram = "mcp_tasks_gateway_handle_seconds" in WORK_SECONDS,
+        /// Requests that are being answered, held calls, held polls and open streams included.
+        in_flight: IntGauge = "mcp_tasks_gateway_requests_in_flight",
         /// Open connections.
         connections: IntGauge = "mcp_tasks_gateway_connections",
         /// Tool calls that wait here for their result.
@@ -56,6 +58,19 @@ impl Metrics {
         for reason in Reason::ALL {
             metrics.promotions.with_label_values(&[reason.as_str()]);
         }
+        for method in [
+            "server/discover",
+            "subscriptions/listen",
+            "tasks/cancel",
+            "tasks/get",
+            "tasks/update",
+            "tools/call",
+            "tools/list",
+        ] {
+            for outcome in ["internal", "overloaded", "unavailable"] {
+                metrics.requests.with_label_values(&[method, outcome]);
+            }
+        }
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
             metrics.missing_names.with_label_values(&[method]);
         }
@@ -69,6 +84,7 @@ pub(crate) struct Meter {
     method: &'static str,
     started: Instant,
     outcome: &'static str,
+    _level: Level,
 }
 
 impl Meter {
@@ -78,6 +94,7 @@ impl Meter {
             method: "unknown",
             started: Instant::now(),
             outcome: "disconnected",
+            _level: Level::raise(&metrics.in_flight, 1),
         }
     }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 use protocol::{TaskId, TaskStatus};
 use store::ToolPolicy;
 
+/// A process that is full is polled this many times more slowly than one that is idle.
+const SLOWER_WHEN_FULL: u64 = 4;
+
 /// Spread over the tasks of one tool, in percent of the interval, so that what was created
 /// together is not polled together.
 const JITTER_PERCENT: u64 = 10;
@@ -27,6 +30,10 @@ pub(crate) struct Observed<'a> {
     pub(crate) policy: Option<&'a ToolPolicy>,
     /// Average time between changes a client can see.
     pub(crate) change: Option<Duration>,
+    /// A task that waits in the queue: for how long the oldest one of its tool has.
+    pub(crate) queued: Option<Duration>,
+    /// How much of what this process takes on is taken, in percent.
+    pub(crate) load_percent: u64,
 }
 
 /// The interval in whole milliseconds. The same for the same task until its status or what is
@@ -53,7 +60,11 @@ pub(crate) fn interval_ms(
         | TaskStatus::Failed
         | TaskStatus::Cancelled => observed.change.unwrap_or(2 * min),
     };
-    let base = ms(wanted.clamp(min, max));
+    // Before it is its turn nothing changes; a quarter of the wait is soon enough to see that.
+    let wanted = wanted.max(observed.queued.unwrap_or_default() / 4);
+    let idle = ms(wanted.clamp(min, max));
+    let load = observed.load_percent.min(100);
+    let base = idle + idle * (SLOWER_WHEN_FULL - 1) * load / 100;
     // The last byte of an id is random, and the same on every replica.
     let share = u64::from(id.as_bytes()[15]);
     let jitter = base * JITTER_PERCENT * share / (100 * 255);
@@ -78,6 +89,7 @@ mod tests {
         let observed = Observed {
             policy,
             change: change.map(Duration::from_millis),
+            ..Observed::default()
         };
         let id = TaskId::from_uuid(uuid::Uuid::nil());
         interval_ms(BOUNDS, observed, id, status)
@@ -117,12 +129,33 @@ mod tests {
     }
 
     #[test]
+    fn load_and_a_long_queue_slow_polling_down() {
+        let id = TaskId::from_uuid(uuid::Uuid::nil());
+        let of = |queued: Option<u64>, load_percent| {
+            let observed = Observed {
+                change: Some(Duration::from_secs(1)),
+                queued: queued.map(Duration::from_secs),
+                load_percent,
+                ..Observed::default()
+            };
+            interval_ms(BOUNDS, observed, id, TaskStatus::Working)
+        };
+        assert_eq!(
+            (of(None, 0), of(None, 50), of(None, 100)),
+            (1_000, 2_500, 4_000)
+        );
+        assert_eq!(of(None, 400), 4_000, "more than full is full");
+        assert_eq!((of(Some(1), 0), of(Some(20), 0)), (1_000, 5_000));
+        assert_eq!(of(Some(600), 100), 10_000, "never beyond the bounds");
+    }
+
+    #[test]
     fn jitter_is_stable_and_never_leaves_the_bounds() {
         for _ in 0..200 {
             let id = TaskId::new(0);
             let observed = Observed {
-                policy: None,
                 change: Some(Duration::from_secs(2)),
+                ..Observed::default()
             };
             let first = interval_ms(BOUNDS, observed, id, TaskStatus::Working);
             assert_eq!(
@@ -131,8 +164,8 @@ mod tests {
             );
             assert!((2_000..=2_200).contains(&first), "{first}");
             let slow = Observed {
-                policy: None,
                 change: Some(Duration::from_secs(600)),
+                ..Observed::default()
             };
             assert_eq!(interval_ms(BOUNDS, slow, id, TaskStatus::Working), 10_000);
         }

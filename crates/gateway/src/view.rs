@@ -56,6 +56,8 @@ fn poll_interval_ms(shared: &Shared, task: &Task) -> u64 {
     let observed = polling::Observed {
         policy: entry.map(|entry| &entry.tool.spec.policy),
         change: entry.and_then(|entry| entry.change),
+        queued: task.queued.then(|| shared.queues.waited(&task.tool)),
+        load_percent: shared.load_percent(),
     };
     polling::interval_ms(bounds, observed, task.id, task.status)
 }
