@@ -17,6 +17,8 @@ pub struct Unhinted {
     pub tool: String,
     /// The version whose workers can run it.
     pub version: i32,
+    /// Its attempt: raised by the claim that uses the hint up.
+    pub attempt: i32,
 }
 
 /// Which jobs count as unhinted.
@@ -65,6 +67,7 @@ impl Store {
                     id: TaskId::from_uuid(row.get("id")),
                     tool: row.get("tool"),
                     version: row.get("version"),
+                    attempt: row.get("attempt"),
                 })
                 .collect())
         })
@@ -75,11 +78,35 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; they are then hinted once more.
     pub async fn mark_hinted(&self, hinted: &[(TaskId, Option<String>)]) -> Result<(), Error> {
-        let ids: Vec<_> = hinted.iter().map(|(id, _)| id.as_uuid()).collect();
-        let epochs: Vec<Option<&str>> = hinted.iter().map(|(_, epoch)| epoch.as_deref()).collect();
+        let hinted = hinted.iter();
+        let hinted = hinted.map(|(id, epoch)| (*id, None, epoch.as_deref()));
+        self.mark(&hinted.collect::<Vec<_>>()).await
+    }
+
+    /// The same for jobs that were found by [`Store::unhinted`]. One that was claimed since has
+    /// used its hint up: if it is queued again by now, it is left to be found again.
+    ///
+    /// # Errors
+    /// As [`Store::mark_hinted`].
+    pub async fn mark_found_hinted(
+        &self,
+        found: &[(Unhinted, Option<String>)],
+    ) -> Result<(), Error> {
+        let found = found.iter();
+        let found = found.map(|(job, epoch)| (job.id, Some(job.attempt), epoch.as_deref()));
+        self.mark(&found.collect::<Vec<_>>()).await
+    }
+
+    /// Task, attempt (`None` = any) and epoch.
+    async fn mark(&self, hinted: &[(TaskId, Option<i32>, Option<&str>)]) -> Result<(), Error> {
+        let ids: Vec<_> = hinted.iter().map(|(id, ..)| id.as_uuid()).collect();
+        let epochs: Vec<Option<&str>> = hinted.iter().map(|(.., epoch)| *epoch).collect();
+        let attempts: Vec<Option<i32>> = hinted.iter().map(|(_, attempt, _)| *attempt).collect();
         with_connection!(self, "mark_hinted", |connection| {
             let statement = connection.prepare_cached(sql!("mark_hinted")).await?;
-            connection.execute(&statement, &[&ids, &epochs]).await?;
+            connection
+                .execute(&statement, &[&ids, &epochs, &attempts])
+                .await?;
             Ok(())
         })
     }

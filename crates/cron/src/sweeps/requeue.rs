@@ -27,17 +27,17 @@ async fn requeue(parts: &Parts, epochs: &[String]) -> Swept {
     for job in unhinted {
         let epoch = parts.queue.epoch(job.id);
         let lane = Lane {
-            tool: job.tool,
+            tool: job.tool.clone(),
             version: job.version,
         };
         if parts.queue.push(&lane, job.id).await.is_err() {
             break;
         }
-        hinted.push((job.id, epoch));
+        hinted.push((job, epoch));
     }
     if hinted.is_empty() {
         return Ok(0);
     }
-    parts.store.mark_hinted(&hinted).await?;
+    parts.store.mark_found_hinted(&hinted).await?;
     Ok(hinted.len() as u64)
 }

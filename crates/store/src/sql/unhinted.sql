@@ -5,7 +5,7 @@
 -- stream any more, however long a backlog has waited there. Found by a plain read and claimed like any other job: a hint too many does no harm. A worker asks for
 -- the tools and versions that it serves, as it reads only their streams: so that it takes no job
 -- of a newer version, and what it may not claim does not fill the list.
-SELECT t.id, t.tool, CASE WHEN t.journaled THEN t.tool_version ELSE coalesce(c.version, t.tool_version) END AS version
+SELECT t.id, t.tool, t.attempt, CASE WHEN t.journaled THEN t.tool_version ELSE coalesce(c.version, t.tool_version) END AS version
 FROM tasks t LEFT JOIN tools c ON c.name = t.tool AND c.current
 WHERE t.phase IN ('queued', 'running', 'undoing')
   AND (t.phase = 'undoing' OR (t.stop_requested_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())))

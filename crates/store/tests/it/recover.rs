@@ -246,3 +246,28 @@ async fn a_job_that_is_to_be_undone_gets_one_hint() {
     world.store.mark_hinted(&hinted).await.unwrap();
     assert_eq!(unhinted(&world).await, []);
 }
+
+/// The hint is taken by a worker before cron has written down that it gave it: what the worker
+/// leaves behind has no hint, and must not count as if it had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_that_was_used_before_it_was_recorded_does_not_count() {
+    let world = World::new().await;
+    let id = world.queued().await;
+    world.set(id, "hinted_at = NULL").await;
+    let filter = UnhintedFilter {
+        epochs: &["epoch".to_owned()],
+        age: MINUTE,
+        tools: None,
+        limit: 1,
+    };
+    let found = world.store.unhinted(&filter).await.unwrap();
+    let claim = world.claim(id).await.unwrap();
+    let retried = world.store.retry(&claim, "e", Duration::ZERO, NO_WORK);
+    assert_eq!(retried.await.unwrap(), Write::Done);
+    let found: Vec<(Unhinted, Option<String>)> = found
+        .into_iter()
+        .map(|job| (job, Some("epoch".to_owned())))
+        .collect();
+    world.store.mark_found_hinted(&found).await.unwrap();
+    assert_eq!(unhinted(&world).await, [id]);
+}
