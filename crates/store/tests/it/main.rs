@@ -15,6 +15,7 @@ mod create;
 mod expire;
 mod input;
 mod journal;
+mod limits;
 mod migrate;
 mod model;
 mod pool;
