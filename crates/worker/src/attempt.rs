@@ -63,6 +63,17 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Retried,
+        Self::Parked,
+        Self::Stopped,
+        Self::Released,
+        Self::Lost,
+        Self::Undone,
+    ];
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",

@@ -155,7 +155,7 @@ impl Worker {
         registry: &Registry,
         health: Health,
     ) -> Self {
-        let metrics = metrics::Metrics::new(registry);
+        let metrics = metrics::Metrics::prepared(registry);
         metrics
             .slots
             .set(i64::try_from(config.slots).unwrap_or(i64::MAX));

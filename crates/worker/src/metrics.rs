@@ -1,6 +1,9 @@
 //! How jobs fare.
 
+use telemetry::Registry;
 use telemetry::metrics::{Histogram, HistogramVec, IntCounterVec, IntGauge, WORK_SECONDS};
+
+use crate::attempt::Outcome;
 
 telemetry::metrics! {
     /// Metrics of a worker.
@@ -29,5 +32,37 @@ telemetry::metrics! {
         undos: IntCounterVec = "mcp_tasks_undos_total" ["tool", "outcome"],
         /// Steps that began and whose end stayed unknown, so that their task failed, by tool.
         steps_in_doubt: IntCounterVec = "mcp_tasks_steps_in_doubt_total" ["tool"],
+    }
+}
+
+impl Metrics {
+    /// With every label value that is known beforehand, so that what happens first shows as an
+    /// increase.
+    pub(crate) fn prepared(registry: &Registry) -> Self {
+        let metrics = Self::new(registry);
+        for result in ["won", "refused"] {
+            metrics.claims.with_label_values(&[result]);
+        }
+        for source in ["redis", "postgres"] {
+            metrics.sources.with_label_values(&[source]);
+        }
+        for noticed in ["refused", "clock"] {
+            metrics.leases_lost.with_label_values(&[noticed]);
+        }
+        for result in ["ok", "failed"] {
+            metrics.heartbeats.with_label_values(&[result]);
+        }
+        metrics
+    }
+
+    /// The same for a tool, whose job was just claimed.
+    pub(crate) fn claimed(&self, tool: &str) {
+        for outcome in Outcome::ALL {
+            self.attempts.with_label_values(&[tool, outcome.as_str()]);
+        }
+        for outcome in ["undone", "retried", "failed"] {
+            self.undos.with_label_values(&[tool, outcome]);
+        }
+        self.steps_in_doubt.with_label_values(&[tool]);
     }
 }

@@ -226,6 +226,7 @@ impl Puller {
                 return Looked::Settled;
             };
             parts.metrics.sources.with_label_values(&[source]).inc();
+            parts.metrics.claimed(&claim.tool);
             parts.metrics.waited.observe(claim.waited.as_secs_f64());
             let stopping = listen(&parts, id);
             let running = Box::pin(attempt::run(&parts, &served, claim, sent));
