@@ -195,8 +195,9 @@ impl Link {
 
     async fn establish(&self) -> RedisResult<()> {
         let connection = self.connect().await?;
+        self.refuse_replica(&connection).await?;
         self.touch(&connection).await?;
-        self.look_at_eviction(connection.clone()).await;
+        self.look_at_eviction(&connection).await;
         let mut current = self.current();
         current.generation += 1;
         current.connection = Some(connection);
@@ -223,7 +224,7 @@ impl Link {
             }
             if looked.elapsed() >= EVICTION_LOOK {
                 looked = Instant::now();
-                self.look_at_eviction(connection).await;
+                self.look_at_eviction(&connection).await;
             }
         }
     }
@@ -235,22 +236,33 @@ impl Link {
         within(self.config.command_timeout, touching).await
     }
 
-    /// Looks whether Redis may evict streams (jobs then vanish under memory
-    /// pressure). Best effort: some providers hide the setting.
-    async fn look_at_eviction(&self, mut connection: MultiplexedConnection) {
+    /// A primary that was demoted answers reads and refuses hints: connected to again and again, it
+    /// would be lost again with every hint.
+    async fn refuse_replica(&self, connection: &MultiplexedConnection) -> RedisResult<()> {
+        let info = self.info(connection, "replication").await;
+        if info.is_some_and(|info| field(&info, "role") == Some("slave")) {
+            let error = std::io::Error::other("it is a replica, which takes no hints");
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// What the server says of itself. Best effort: some providers hide it.
+    async fn info(&self, connection: &MultiplexedConnection, section: &str) -> Option<String> {
+        let mut connection = connection.clone();
         let mut command = redis::cmd("INFO");
-        command.arg("memory");
+        command.arg(section);
         let asking = command.query_async::<String>(&mut connection);
-        let Ok(info) = within(self.config.command_timeout, asking).await else {
+        within(self.config.command_timeout, asking).await.ok()
+    }
+
+    /// Looks whether Redis may evict streams (jobs then vanish under memory pressure).
+    async fn look_at_eviction(&self, connection: &MultiplexedConnection) {
+        let Some(info) = self.info(connection, "memory").await else {
             return;
         };
-        let field = |name: &str| {
-            info.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .map(str::trim)
-        };
-        let policy = field("maxmemory_policy").unwrap_or("noeviction");
-        let evicts = policy != "noeviction" && field("maxmemory") != Some("0");
+        let policy = field(&info, "maxmemory_policy").unwrap_or("noeviction");
+        let evicts = policy != "noeviction" && field(&info, "maxmemory") != Some("0");
         // Once, not at every look.
         if evicts && self.metrics.eviction.get() == 0 {
             tracing::warn!(
@@ -282,6 +294,14 @@ impl Link {
             .both
             .send_if_modified(|before| std::mem::replace(before, both) != both);
     }
+}
+
+/// A field of what the server says of itself.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    lines
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
 }
 
 /// A timeout as an error of the connection.

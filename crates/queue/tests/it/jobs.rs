@@ -502,7 +502,13 @@ async fn a_wait_that_redis_prolongs_is_no_failure() {
 
 #[tokio::test]
 async fn a_backlog_is_never_trimmed_and_leaves_nothing_behind() {
-    let (redis, process) = start().await;
+    let redis = harness::redis::Redis::temporary().await.unwrap();
+    // A thousand pushes at once may take a while.
+    let patient = Config {
+        command_timeout: Duration::from_secs(10),
+        ..config(&redis)
+    };
+    let process = connect(patient).await;
     let lane = lane("a");
     let mut expected = Vec::new();
     for _ in 0..20 {

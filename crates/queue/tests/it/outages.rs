@@ -377,3 +377,46 @@ async fn redis_may_evict_is_known_by_name() {
     let (_good, process) = start().await;
     assert!(!process.queue.may_evict());
 }
+
+/// A primary that was demoted answers, and refuses every write: that is an outage like any other,
+/// found out once, and not at every hint again.
+#[tokio::test]
+async fn a_demoted_redis_counts_as_gone() {
+    let (redis, process) = start().await;
+    let lane = lane("a");
+    let mut consumer = process.queue.consumer(vec![lane.clone()]);
+    nothing(&mut consumer, Duration::from_millis(100)).await;
+    let connects = || process.metric("mcp_tasks_queue_connects_total{link=\"commands\"}");
+    let before = connects();
+    ask::<String>(&redis, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    let refused = process.queue.push(&lane, new_id()).await;
+    assert!(refused.is_err(), "{refused:?}");
+    process.connected(false).await;
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        assert!(process.queue.push(&lane, new_id()).await.is_err());
+        assert!(!*process.queue.connected().borrow());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(connects(), before, "it was taken for a good one again");
+    assert!(consumer.next(1).await.is_err(), "a worker must learn of it");
+    ask::<String>(&redis, &["REPLICAOF", "NO", "ONE"]).await;
+    process.connected(true).await;
+    let expected = process.push(&lane, 5).await;
+    assert_eq!(ids(&take(&mut consumer, 5).await), sorted(expected));
+}
+
+#[tokio::test]
+async fn a_primary_without_enough_replicas_refuses_hints_and_nothing_else_breaks() {
+    let (redis, process) = start().await;
+    let lane = lane("a");
+    let set = |n| ["CONFIG", "SET", "min-replicas-to-write", n];
+    ask::<String>(&redis, &set("1")).await;
+    let refused = process.queue.push(&lane, new_id()).await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert!(*process.queue.connected().borrow());
+    ask::<String>(&redis, &set("0")).await;
+    let mut consumer = process.queue.consumer(vec![lane.clone()]);
+    let expected = process.push(&lane, 1).await;
+    assert_eq!(ids(&take(&mut consumer, 1).await), expected);
+}
