@@ -87,8 +87,8 @@ async fn a_thousand_listeners_move_to_another_gateway() {
 /// although one caller still waits for a result.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_listeners_do_not_hold_up_the_end() {
-    let (delay, deadline) = (Duration::from_millis(500), Duration::from_secs(4));
-    let settings = "[gateway]\ndrain_delay = \"500ms\"\ndrain_deadline = \"4s\"";
+    let (delay, deadline) = (Duration::from_millis(500), Duration::from_secs(6));
+    let settings = "[gateway]\ndrain_delay = \"500ms\"\ndrain_deadline = \"6s\"";
     let mut system = System::with(1, 1, settings).await;
     let alice = system.cluster.client(0, "alice");
     let ids = parked(&alice).await;
@@ -105,7 +105,14 @@ async fn a_thousand_listeners_do_not_hold_up_the_end() {
         .unwrap();
     let begun = Instant::now();
     system.cluster.gateways[0].term();
-    let ends = join_all(streams.iter_mut().map(final_message));
+    let ends = async {
+        let ends = join_all(streams.iter_mut().map(final_message)).await;
+        println!(
+            "{LISTENERS} listeners were told after {:?}",
+            begun.elapsed()
+        );
+        ends
+    };
     let (ends, status) = tokio::join!(ends, system.cluster.gateways[0].wait(SOON));
     let took = begun.elapsed();
     for end in ends {
@@ -118,7 +125,7 @@ async fn a_thousand_listeners_do_not_hold_up_the_end() {
     assert!(status.unwrap().success());
     // Three seconds are kept for what is left to be recorded.
     assert!(took < delay + deadline + Duration::from_secs(4), "{took:?}");
-    println!("{LISTENERS} listeners and a held call: gone after {took:?}");
+    println!("with a held call, the process was gone after {took:?}");
     drop(held);
 }
 

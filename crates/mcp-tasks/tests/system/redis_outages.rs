@@ -17,13 +17,14 @@ const QUICK: Duration = Duration::from_millis(2_500);
 /// caller sees an error, every task is done, and the logs stay short.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_loses_everything_under_load() {
-    let mut system = System::of(2, 2).await;
+    // One job at a time and worker, so that there is always something to lose.
+    let mut system = System::with(2, 2, "[worker]\nslots = 1").await;
     let clients = [0, 1].map(|n| system.cluster.client(n, "alice"));
     let calls = (0..120_u64).map(|n| {
         let client = &clients[usize::from(n % 2 == 0)];
         async move {
             tokio::time::sleep(Duration::from_millis(n * 40)).await;
-            client.start("slow_compute", json!({"seconds": 0})).await
+            client.start("slow_compute", json!({"seconds": 0.1})).await
         }
     });
     let losses = async {
@@ -45,19 +46,16 @@ async fn redis_loses_everything_under_load() {
     for id in &ids {
         clients[0].wait_status(id, "completed", SOON).await.unwrap();
     }
-    // One reconcile interval (2 s), the age at which a hint is doubted (5 s), and the work itself.
+    // Reconcile intervals (2 s), the age at which a hint is doubted (5 s), and the work itself.
     let took = ended.elapsed();
-    assert!(took < Duration::from_secs(12), "{took:?}");
-    // Each loss is told once for each of four shards, and a connection's loss and return once.
+    assert!(took < Duration::from_secs(20), "{took:?}");
     let before: Vec<usize> = system
         .cluster
         .nodes()
         .map(|node| complaints(node))
         .collect();
-    assert!(
-        before.iter().all(|lines| *lines <= 6 * 8),
-        "{before:?} lines"
-    );
+    println!("done after {took:?}; {before:?} complaints for six losses");
+    assert!(before.iter().all(|lines| *lines < 20), "{before:?} lines");
     tokio::time::sleep(Duration::from_secs(2)).await;
     let after: Vec<usize> = system
         .cluster
