@@ -19,6 +19,7 @@ mod door;
 mod endpoint;
 mod error;
 mod held;
+mod holds;
 mod judgement;
 mod layers;
 mod load;
@@ -31,6 +32,7 @@ mod reply;
 mod request_state;
 mod serve;
 mod stream;
+mod sync;
 mod view;
 mod waiters;
 
@@ -58,7 +60,7 @@ use crate::load::Queues;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::request_state::Keys;
-use crate::waiters::Waiters;
+use crate::waiters::{Left, Waiters};
 
 /// After the last connection has ended: how long what is left to be recorded may take.
 const LAST_WRITES: Duration = Duration::from_secs(3);
@@ -265,7 +267,7 @@ impl Shared {
 }
 
 type Inboxes = (
-    tokio::sync::mpsc::UnboundedReceiver<TaskId>,
+    Left,
     tokio::sync::mpsc::Receiver<deliveries::Mark>,
     telemetry::Check,
 );

@@ -1,25 +1,23 @@
-//! Who waits for which task in this process: holds are renewed while somebody does, and a task
-//! whose only caller went away is told to stop.
+//! Who waits for which task in this process, and which task is left alone when its last caller goes
+//! away.
 //!
 //! Nothing here is needed by another replica: when this process dies, its holds run out in
 //! Postgres, and cron stops what nobody holds.
+//!
+//! Architecture invariant: talks to nobody (`holds.rs` does), so that tests can run it in every
+//! order of events (`tests/interleavings`).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use protocol::TaskId;
-use queue::Queue;
-use store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Level, Metrics};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Told to stop in one statement, at most.
+/// Tasks in one batch, at most.
 const BATCH_MAX: usize = 256;
-/// Tries to tell Postgres of one batch; then the hold has run out by itself.
-const TRIES: u32 = 5;
 
 /// What becomes of a task whose caller goes away before it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,19 +32,19 @@ pub(crate) enum Unanswered {
 pub(crate) struct Waiters {
     held: Mutex<HashMap<TaskId, usize>>,
     left: mpsc::UnboundedSender<TaskId>,
-    metrics: Metrics,
+    pub(crate) metrics: Metrics,
 }
 
 impl Waiters {
-    /// The register, and where [`Waiters::stop_abandoned`] learns what was left alone.
-    pub(crate) fn new(metrics: Metrics) -> (Arc<Self>, mpsc::UnboundedReceiver<TaskId>) {
+    /// The register, and where to learn what was left alone.
+    pub(crate) fn new(metrics: Metrics) -> (Arc<Self>, Left) {
         let (left, receiver) = mpsc::unbounded_channel();
         let waiters = Self {
-            held: Mutex::default(),
+            held: Mutex::new(HashMap::new()),
             left,
             metrics,
         };
-        (Arc::new(waiters), receiver)
+        (Arc::new(waiters), Left(receiver))
     }
 
     /// Begins to wait for a task.
@@ -65,59 +63,27 @@ impl Waiters {
         self.held().len()
     }
 
+    /// The tasks that are waited for.
+    pub(crate) fn ids(&self) -> Vec<TaskId> {
+        self.held().keys().copied().collect()
+    }
+
     fn held(&self) -> MutexGuard<'_, HashMap<TaskId, usize>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Renews the holds of all waiting calls until `ended`, in one statement a turn.
-    pub(crate) async fn renew(&self, store: &Store, hold: Duration, ended: CancellationToken) {
-        // Callers wait for Postgres to come back: their holds must not run out for want of a try
-        // at the right moment.
-        let store = store.with_wait(hold);
-        while !ended.is_cancelled() {
-            tokio::select! {
-                () = ended.cancelled() => return,
-                () = tokio::time::sleep(hold / 3) => {}
-            }
-            let ids: Vec<TaskId> = self.held().keys().copied().collect();
-            if ids.is_empty() {
-                continue;
-            }
-            let renewed = tokio::select! {
-                () = ended.cancelled() => return,
-                renewed = store.hold(&ids, hold) => renewed,
-            };
-            if let Err(error) = renewed {
-                tracing::warn!(error = %error, calls = ids.len(), "holds could not be renewed");
-            }
-        }
-    }
+/// Tasks that were left alone.
+pub(crate) struct Left(mpsc::UnboundedReceiver<TaskId>);
 
-    /// Tells tasks to stop that were left alone, until `ended` and all of them are told.
-    pub(crate) async fn stop_abandoned(
-        &self,
-        mut left: mpsc::UnboundedReceiver<TaskId>,
-        (store, queue): (&Store, &Queue),
-        (hold, ended): (Duration, CancellationToken),
-    ) {
-        let store = store.with_wait(Duration::from_secs(1));
-        loop {
-            let mut ids = Vec::new();
-            tokio::select! {
-                biased;
-                _ = left.recv_many(&mut ids, BATCH_MAX) => {}
-                () = ended.cancelled() => return,
-            }
-            for _ in 0..TRIES {
-                let Ok(stopped) = store.abandon(&ids, hold).await else {
-                    continue;
-                };
-                self.metrics.abandoned.inc_by(stopped.len() as u64);
-                for id in stopped {
-                    queue.stop(id).await;
-                }
-                break;
-            }
+impl Left {
+    /// The next ones; `None` when `ended` and all are told.
+    pub(crate) async fn next(&mut self, ended: &CancellationToken) -> Option<Vec<TaskId>> {
+        let mut ids = Vec::new();
+        tokio::select! {
+            biased;
+            _ = self.0.recv_many(&mut ids, BATCH_MAX) => Some(ids),
+            () = ended.cancelled() => None,
         }
     }
 }
@@ -151,35 +117,5 @@ impl Drop for Holding {
             // Nobody listens any more only when the process ends; then the hold runs out.
             let _ = self.waiters.left.send(self.id);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_last_unanswered_caller_abandons() {
-        let (waiters, mut left) = Waiters::new(Metrics::prepared(&telemetry::Registry::new()));
-        let id = TaskId::new(0);
-        let (first, second) = (
-            waiters.hold(id, Unanswered::Abandon),
-            waiters.hold(id, Unanswered::Abandon),
-        );
-        assert_eq!(waiters.len(), 1);
-        drop(first);
-        assert!(left.try_recv().is_err(), "another one waits");
-        drop(second);
-        assert_eq!(left.try_recv(), Ok(id));
-        assert_eq!(waiters.len(), 0);
-    }
-
-    #[test]
-    fn answered_and_keyed_calls_leave_the_task_alone() {
-        let (waiters, mut left) = Waiters::new(Metrics::prepared(&telemetry::Registry::new()));
-        waiters.hold(TaskId::new(0), Unanswered::Abandon).answered();
-        drop(waiters.hold(TaskId::new(0), Unanswered::Keep));
-        assert!(left.try_recv().is_err());
-        assert_eq!(waiters.len(), 0);
     }
 }
