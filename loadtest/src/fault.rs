@@ -114,18 +114,33 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Whether requests can't reach Postgres meanwhile: they wait for it, so that two such faults in
-    /// a row would be one long outage.
+    /// Whether requests have to wait for Postgres meanwhile, or for the gateway they are at. They may
+    /// wait for so long only, and two such faults in a row would be one long one.
     #[must_use]
-    pub fn hides_postgres(&self) -> bool {
-        self.target == Target::Postgres
-            || matches!(
+    pub fn makes_requests_wait(&self) -> bool {
+        match self.target {
+            Target::Postgres => true,
+            Target::Node(Role::Gateway, _) | Target::All(Role::Gateway) => matches!(
                 self.what,
-                What::Cut(Link::Postgres)
+                What::Frozen
+                    | What::Cut(Link::Postgres)
                     | What::Stalled(Link::Postgres)
                     | What::HalfOpen(Link::Postgres)
                     | What::Delayed(Link::Postgres)
-            )
+                    | What::ReplyLost(Link::Postgres)
+            ),
+            Target::Node(..) | Target::All(_) | Target::Redis => false,
+        }
+    }
+
+    /// How long after it requests may still wait: who sent one into a connection that died silently
+    /// finds out when its patience with the statement is over.
+    #[must_use]
+    pub fn aftermath(&self) -> Duration {
+        match self.what {
+            What::HalfOpen(Link::Postgres) => Duration::from_secs(7),
+            _ => Duration::from_millis(2_500),
+        }
     }
 
     /// The kind, for counting: who of which sort, and what.

@@ -18,8 +18,6 @@ use crate::supervisor;
 
 /// What `Delayed` means. Both ways, so that a round trip takes twice as long.
 const DELAY: Duration = Duration::from_millis(40);
-/// After an outage of Postgres, before the next: requests that waited shall get through.
-const BREATH: Duration = Duration::from_millis(2_500);
 /// Between two lost replies.
 const LOSE_EVERY: Duration = Duration::from_millis(150);
 const DRAIN: Duration = Duration::from_secs(20);
@@ -29,8 +27,8 @@ const DRAIN: Duration = Duration::from_secs(20);
 pub struct Breaker {
     stack: Arc<Stack>,
     figures: Arc<Figures>,
-    /// Held by whatever keeps requests from Postgres: one such fault at a time.
-    postgres: Mutex<()>,
+    /// Held by whatever makes requests wait: one such fault at a time.
+    waiting: Mutex<()>,
 }
 
 impl Breaker {
@@ -40,16 +38,16 @@ impl Breaker {
         Breaker {
             stack,
             figures,
-            postgres: Mutex::new(()),
+            waiting: Mutex::new(()),
         }
     }
 
     /// Carries out the plan, from now on, and returns when the last fault is over. `note` learns
-    /// of every fault when it is over, with the microsecond it began.
+    /// of every fault when it is over, with the microseconds at which it began and ended.
     pub async fn run(
         self: Arc<Self>,
         plan: Vec<Planned>,
-        note: impl Fn(u64, Fault) + Clone + Send + 'static,
+        note: impl Fn((u64, u64), Fault) + Clone + Send + 'static,
     ) {
         let start = Instant::now();
         let mut going = tokio::task::JoinSet::new();
@@ -57,8 +55,8 @@ impl Breaker {
             sleep_until(start + at).await;
             let (this, note) = (Arc::clone(&self), note.clone());
             going.spawn(async move {
-                let began = this.inject(fault).await;
-                note(began, fault);
+                let span = this.inject(fault).await;
+                note(span, fault);
             });
         }
         while let Some(ended) = going.join_next().await {
@@ -66,10 +64,10 @@ impl Breaker {
         }
     }
 
-    /// Breaks, waits, mends. The microsecond at which it began.
-    async fn inject(&self, fault: Fault) -> u64 {
-        let quiet = if fault.hides_postgres() {
-            Some(self.postgres.lock().await)
+    /// Breaks, waits, mends. The microseconds at which it began and was over.
+    async fn inject(&self, fault: Fault) -> (u64, u64) {
+        let quiet = if fault.makes_requests_wait() {
+            Some(self.waiting.lock().await)
         } else {
             None
         };
@@ -88,10 +86,11 @@ impl Breaker {
             Ok(()) => self.figures.fault(&fault),
             Err(error) => self.figures.trouble(format!("{fault}: {error}")),
         }
+        let ended = crate::clock::now_us();
         if quiet.is_some() {
-            sleep(BREATH).await;
+            sleep(fault.aftermath()).await;
         }
-        began
+        (began, ended)
     }
 
     async fn node(&self, unit: &Unit, fault: Fault) -> harness::Result<()> {

@@ -11,9 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::board::Board;
 use crate::caller::{Caller, Shared};
+use crate::fault::Fault;
 use crate::faults::Breaker;
 use crate::figures::Figures;
-use crate::history::Recorder;
+use crate::history::{Event, Kind, Recorder};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 use crate::scene::Scene;
@@ -168,15 +169,26 @@ async fn attack(options: &Options, stack: &Arc<Stack>, shared: &Arc<Shared>) {
     let plan = schedule::plan(options.seed, options.duration, NUMBERS);
     let breaker = Arc::new(Breaker::new(Arc::clone(stack), figures));
     let recorder = shared.recorder.clone();
-    let note = move |began, fault: crate::fault::Fault| {
-        let what = format!("{} ({} ms)", fault.what, fault.lasts.as_millis());
-        recorder.fault(began, &what, &fault.target.to_string());
-    };
+    let note = move |span, fault| recorder.record(event(span, fault));
     breaker.run(plan, note).await;
     while let Some(ended) = clients.join_next().await {
         ended.expect("a client does not panic");
     }
     behind.shutdown().await;
+}
+
+fn event((at_us, until_us): (u64, u64), fault: Fault) -> Event {
+    Event {
+        at_us,
+        until_us,
+        client: "schedule".to_owned(),
+        principal: String::new(),
+        gateway: String::new(),
+        kind: Kind::Fault {
+            what: format!("{} ({} ms)", fault.what, fault.lasts.as_millis()),
+            target: fault.target.to_string(),
+        },
+    }
 }
 
 /// Every fourth client shares its principal with another.

@@ -69,7 +69,7 @@ const DECK: [Card; 27] = [
     (1, Who::Server(Target::Redis), What::Flushed, (0, 1)),
     (1, Who::Server(Target::Redis), What::GroupsDeleted, (0, 1)),
     (1, Who::Server(Target::Redis), What::Frozen, (500, 4_000)),
-    (3, Who::Server(Target::Postgres), What::Killed, (100, 6_500)),
+    (3, Who::Server(Target::Postgres), What::Killed, (100, 6_000)),
     (
         2,
         Who::Server(Target::Postgres),
