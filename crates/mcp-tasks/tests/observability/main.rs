@@ -1,0 +1,13 @@
+//! What operators see: rules, dashboards and alerts, tried on a real Prometheus and a real
+//! Alertmanager that watch a real stack.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+mod alertmanager;
+mod dashboards;
+mod hook;
+mod load;
+mod panels;
+mod rules;
+mod servers;
+mod stack;
