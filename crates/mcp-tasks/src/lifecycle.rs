@@ -9,6 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::Failure;
 use crate::config::Config;
 
+/// The first readiness check: the schema fits this binary.
+pub const SCHEMA: &str = "schema";
+
 /// What a process is made with.
 pub struct Process {
     /// All settings.
@@ -46,6 +49,8 @@ where
         guard.observe(&registry);
         telemetry::describe_process(&registry, service, store::migrate::release());
         let health = Health::new(&registry);
+        // A probe may be faster than we are: not ready before anything was looked at.
+        drop(health.check(SCHEMA));
         let listener = telemetry::admin::bind(settings.admin.listen)
             .await
             .map_err(|e| format!("admin.listen {}: {e}", settings.admin.listen))?;

@@ -7,12 +7,14 @@ use store::Store;
 use telemetry::Health;
 use tokio_util::sync::CancellationToken;
 
+/// The readiness checks that it keeps.
+pub const CHECKS: [&str; 2] = ["postgres", "redis"];
 /// Between two looks at Postgres.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps the checks `postgres` and `redis` true until `shutdown`.
+/// Keeps its checks true until `shutdown`.
 pub async fn run(store: Store, queue: Queue, health: Health, shutdown: CancellationToken) {
-    let (postgres, redis) = (health.check("postgres"), health.check("redis"));
+    let [postgres, redis] = CHECKS.map(|name| health.check(name));
     let connected = queue.connected();
     loop {
         let pinged = tokio::select! {

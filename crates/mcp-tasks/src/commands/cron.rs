@@ -12,7 +12,7 @@ use crate::{lifecycle, monitor};
 /// When it cannot start.
 pub fn run(config: Config) -> Result<ExitCode, Failure> {
     lifecycle::run(config, "mcp-tasks-cron", |process| async move {
-        let (store, queue) = neighbours(&process).await?;
+        let (store, queue) = neighbours(&process, &[]).await?;
         let cron = cron::Cron::new(
             (process.config.cron.clone(), process.config.alerts.clone()),
             store.clone(),

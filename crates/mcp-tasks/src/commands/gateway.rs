@@ -15,7 +15,7 @@ use crate::{lifecycle, monitor};
 /// When it cannot start.
 pub fn run(config: Config) -> Result<ExitCode, Failure> {
     lifecycle::run(config, "mcp-tasks-gateway", |process| async move {
-        let (store, queue) = neighbours(&process).await?;
+        let (store, queue) = neighbours(&process, &["catalogue"]).await?;
         let bind = process.config.gateway.bind;
         let listener = TcpListener::bind(bind)
             .await

@@ -9,7 +9,8 @@ pub mod worker;
 use queue::Queue;
 use store::Store;
 
-use crate::lifecycle::Process;
+use crate::lifecycle::{Process, SCHEMA};
+use crate::monitor;
 
 /// Why a command failed; printed once, with all its causes.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -25,14 +26,19 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The neighbours of a process: Postgres, whose schema must fit, and Redis.
+/// The neighbours of a process: Postgres, whose schema must fit, and Redis. `later` are the
+/// readiness checks of what is started next: they are there before the schema's is ready, or the
+/// process would be ready for a moment in between.
 ///
 /// # Errors
 /// When the settings cannot be used, or the schema does not fit this binary.
-async fn neighbours(process: &Process) -> Result<(Store, Queue), Failure> {
+async fn neighbours(process: &Process, later: &[&'static str]) -> Result<(Store, Queue), Failure> {
     let store = Store::new(process.config.postgres.clone(), &process.registry)?;
     let queue = Queue::new(process.config.redis.clone(), &process.registry)?;
-    let starting = process.health.check("schema");
+    let starting = process.health.check(SCHEMA);
+    for name in later.iter().chain(&monitor::CHECKS) {
+        drop(process.health.check(name));
+    }
     loop {
         let asked_to_end = || Failure::from("asked to end while starting");
         let checked = tokio::select! {

@@ -15,7 +15,7 @@ use crate::{lifecycle, monitor};
 /// When it cannot start.
 pub fn run(config: Config) -> Result<ExitCode, Failure> {
     lifecycle::run(config, "mcp-tasks-worker", |process| async move {
-        let (store, queue) = neighbours(&process).await?;
+        let (store, queue) = neighbours(&process, &["tools"]).await?;
         let tools = serve(&process.config.tools)?;
         let worker = worker::Worker::new(
             process.config.worker.clone(),

@@ -9,10 +9,11 @@ mod front;
 mod load;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use harness::cluster::Cluster;
+use harness::http::Http;
 use harness::node::Node;
 use harness::process::{Process, Spec};
 use harness::redis::Redis;
@@ -222,5 +223,41 @@ async fn a_backlog_moves_to_the_new_version() {
         let done = alice.wait_status(&id.unwrap(), "completed", SOON).await;
         let steps = done.unwrap()["result"]["structuredContent"]["steps"].clone();
         assert_eq!(steps[0]["version"], 2);
+    }
+}
+
+/// A process says that it is ready when it is, and not for a moment before: a rolling upgrade goes on
+/// to the next one then.
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_is_not_said_too_early() {
+    let mut system = System::with(1, 1, "[tools]\ndrills = 1").await;
+    let http = Http::new(Duration::from_secs(1));
+    let ready = async |node: &mut Node| {
+        node.start_again().unwrap();
+        let probe = format!("{}/readyz", node.admin());
+        let begun = Instant::now();
+        // Without a pause: to meet every moment.
+        while !http
+            .get(&probe)
+            .await
+            .is_ok_and(|reply| reply.status == 200)
+        {
+            assert!(begun.elapsed() < SOON, "{} is not ready", node.name());
+        }
+    };
+    for version in 2..10 {
+        let worker = &mut system.cluster.workers[0];
+        worker.kill9();
+        set(worker, &format!("[tools]\ndrills = {version}"));
+        ready(worker).await;
+        let sql = format!(
+            "SELECT count(*) FROM tools WHERE name = 'drill_ask' AND version = {version} AND current"
+        );
+        assert_eq!(system.count(&sql).await, 1, "served by the worker");
+        let gateway = &mut system.cluster.gateways[0];
+        gateway.kill9();
+        ready(gateway).await;
+        let listed = system.cluster.client(0, "alice").list().await.unwrap();
+        assert!(listed.iter().any(|tool| tool["name"] == "drill_ask"));
     }
 }
