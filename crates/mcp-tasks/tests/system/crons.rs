@@ -142,6 +142,47 @@ async fn without_cron_promises_are_only_late() {
     );
 }
 
+/// A worker that dies without a word leaves consumers behind in Redis, one for each stream: cron
+/// forgets them.
+#[tokio::test(flavor = "multi_thread")]
+async fn consumers_of_dead_workers_are_forgotten() {
+    let settings = "[cron]\nconsumer_idle = \"4s\"\npurge_interval = \"500ms\"";
+    let mut system = System::with(1, 1, settings).await;
+    let names = "local names, count = {}, 0
+        for _, key in ipairs(redis.call('KEYS', '{mcp-tasks:s*}:jobs:*')) do
+          local consumers = redis.pcall('XINFO', 'CONSUMERS', key, 'workers')
+          for _, consumer in ipairs(consumers.err and {} or consumers) do
+            if not names[consumer[2]] then
+              names[consumer[2]] = true
+              count = count + 1
+            end
+          end
+        end
+        return count";
+    let count = async |system: &System| {
+        let asked = system.redis.number(&["EVAL", names, "0"]).await;
+        asked.unwrap()
+    };
+    for _ in 0..3 {
+        system.cluster.workers[0].restart().await.unwrap();
+    }
+    assert!(count(&system).await >= 3, "the dead ones were there");
+    let look = async || count(&system).await;
+    // The living one may be forgotten too, as long as nothing is pending for it.
+    harness::wait::for_state("the living one", SOON, look, |left| *left <= 1)
+        .await
+        .unwrap();
+    let alice = system.cluster.client(0, "alice");
+    let begun = Instant::now();
+    let id = alice
+        .start("slow_compute", json!({"seconds": 0}))
+        .await
+        .unwrap();
+    alice.wait_status(&id, "completed", SOON).await.unwrap();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
 /// Makes many more of a finished task, whose TTL is over.
 async fn expire_copies(system: &System, id: &str) {
     let sql = format!(

@@ -24,6 +24,13 @@ async fn pushed_hints_are_taken_acknowledged_and_gone() {
         "delivered ones no longer wait"
     );
     assert_eq!(process.metric("mcp_tasks_queue_hints_held"), 100.0);
+    let standing = queue::Standing {
+        entries: 50,
+        pending: 50,
+        consumers: 1,
+    };
+    let streams = process.queue.streams().await.unwrap();
+    assert_eq!(streams, [(a.clone(), standing), (b.clone(), standing)]);
     for hint in &hints {
         consumer.ack(hint).await;
     }
