@@ -35,9 +35,9 @@ pub enum Pacing {
     /// They are answered, and nobody looks.
     Off,
     /// They are answered, and counted.
-    #[default]
     Observe,
     /// They are held until the task changes or the interval is over.
+    #[default]
     On,
 }
 
