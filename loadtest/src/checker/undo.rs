@@ -12,18 +12,21 @@ pub(super) fn check(story: &Story<'_>, found: &mut Found) {
     if story.called.is_none() {
         return;
     }
-    if let Err(said) = counts(story).and_then(|()| order(story)) {
+    if let Err(said) = counts(story) {
         found.add(Rule::Undone, story, said);
         return;
     }
-    let completed = story.inline.iter().next().is_some();
+    let completed = !story.inline.is_empty();
     match story.end() {
         Some(end) if end.view.status == "completed" => nothing_undone(story, found),
         None if completed && story.plan.end != crate::plan::End::Failed => {
             nothing_undone(story, found);
         }
         Some(end) => {
-            if let Err(said) = all_undone(story, end) {
+            let undone = order(story, end)
+                .and_then(|()| nothing_done_meanwhile(story, end))
+                .and_then(|()| all_undone(story, end));
+            if let Err(said) = undone {
                 found.add(Rule::Undone, story, said);
             }
         }
@@ -80,15 +83,16 @@ fn counts(story: &Story<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The last step first, and nothing new is done meanwhile.
-fn order(story: &Story<'_>) -> Result<(), String> {
+/// The last step first. An undo whose end is unknown is given up, and may happen at any time.
+fn order(story: &Story<'_>, end: Sight<'_>) -> Result<(), String> {
+    let given_up = given_up(&error(end));
     let mut later: Option<(&str, u64)> = None;
     for step in story.plan.steps().rev() {
         let undone = story
             .of_step(&step.key, What::Undo)
             .map(|line| line.at_us)
             .min();
-        let Some(undone_us) = undone else {
+        let Some(undone_us) = undone.filter(|_| !given_up.contains(&step.key)) else {
             continue;
         };
         if let Some((name, later_us)) = later
@@ -98,23 +102,42 @@ fn order(story: &Story<'_>) -> Result<(), String> {
         }
         later = Some((&step.key, undone_us));
     }
-    let begun = undone(story).map(|line| line.at_us).min();
-    let visible = story.visible();
-    let act = visible
-        .iter()
-        .find(|line| line.what == What::Act && begun.is_some_and(|begun| line.at_us > begun));
-    match act {
+    Ok(())
+}
+
+/// Nothing new is done once undoing has begun; what is in doubt may happen at any time.
+fn nothing_done_meanwhile(story: &Story<'_>, end: Sight<'_>) -> Result<(), String> {
+    let Some(begun) = undone(story).map(|line| line.at_us).min() else {
+        return Ok(());
+    };
+    let in_doubt = in_doubt(&error(end));
+    let late = story
+        .visible()
+        .into_iter()
+        .find(|line| line.what == What::Act && line.at_us > begun && line.step != in_doubt);
+    match late {
         None => Ok(()),
         Some(act) => Err(format!("step {} acted after undoing had begun", act.step)),
     }
 }
 
-fn all_undone(story: &Story<'_>, end: Sight<'_>) -> Result<(), String> {
+/// The error that an end shows; `Null` if it is none.
+fn error(end: Sight<'_>) -> Value {
     let error = end.view.error.as_deref().unwrap_or_default();
-    let error: Value = serde_json::from_str(error).unwrap_or_default();
-    // A step whose end is unknown is named in the error, and left to people.
-    let in_doubt = error["data"]["step"].as_str().unwrap_or_default();
-    let given_up = given_up(&error);
+    serde_json::from_str(error).unwrap_or_default()
+}
+
+/// The step whose end is unknown; it is left to people.
+fn in_doubt(error: &Value) -> String {
+    error["data"]["step"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn all_undone(story: &Story<'_>, end: Sight<'_>) -> Result<(), String> {
+    let error = error(end);
+    let (in_doubt, given_up) = (in_doubt(&error), given_up(&error));
     for step in story.plan.steps() {
         let Some(undo) = &step.undo else { continue };
         let acted = story.of_step(&step.key, What::Act).next().is_some();

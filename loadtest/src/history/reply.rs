@@ -53,7 +53,7 @@ impl Reply {
         };
         let found = if answer.is_stream() {
             let data = body.lines().filter_map(|line| line.strip_prefix("data:"));
-            data.filter_map(Self::of_message).last()
+            data.filter_map(Self::of_message).next_back()
         } else {
             Self::of_message(body)
         };

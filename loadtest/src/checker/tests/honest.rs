@@ -17,6 +17,8 @@ use crate::rng::Rng;
 
 /// Observations spread so far around the true moment, µs.
 const SPREAD_US: u64 = 60_000;
+/// An act is written so long after its time at most, µs.
+const CLOCK_US: u64 = 100;
 /// From one true moment to the next, µs.
 const PACE_US: u64 = 10_000;
 
@@ -142,7 +144,8 @@ impl Tale {
             "task": task.id, "call": task.plan.call, "digest": expected.digest, "answers": task.answers,
         });
         if task.plan.end == End::Failed {
-            self.undo(&mut task);
+            let mut told = told;
+            told["undoFailed"] = self.undo(&mut task).into();
             let error = json!({ "code": PLANNED, "message": "planned", "data": told });
             return self.ended(&task, "failed", None, Some(error.to_string()));
         }
@@ -234,7 +237,11 @@ impl Tale {
     }
 
     fn tick(&mut self) {
-        self.now += self.rng.between(1, PACE_US);
+        self.now += self.rng.between(CLOCK_US, PACE_US);
+        if self.rng.percent(10) {
+            // Now and then it takes so long that what comes after is after.
+            self.now += 3 * SPREAD_US;
+        }
     }
 
     /// Its owner looks, now and then; what is asked during the handle's way is not acknowledged.
@@ -306,7 +313,7 @@ impl Tale {
         self.tick();
         let values = Expected::of(&task.plan, &task.answers).values;
         self.lines.push(Line {
-            at_us: self.now - self.rng.between(0, 100),
+            at_us: self.now - self.rng.between(0, CLOCK_US),
             pid: 1,
             task: task.id.clone(),
             call: task.plan.call.clone(),
@@ -318,6 +325,14 @@ impl Tale {
         });
     }
 
+    /// A frozen worker acts long after, when it thaws.
+    fn late(&mut self, task: &Task, step: &Step, what: What) {
+        let now = self.now;
+        self.now += 10_000_000;
+        self.act(task, step, what);
+        self.now = now;
+    }
+
     fn step(&mut self, task: &mut Task, step: &Step) {
         self.act(task, step, What::Act);
         while step.idempotent && self.rng.percent(25) {
@@ -325,18 +340,28 @@ impl Tale {
             self.act(task, step, What::Act);
         }
         if step.idempotent && self.rng.percent(10) {
-            // A frozen worker acts again, long after.
-            let now = self.now;
-            self.now += 10_000_000;
-            self.act(task, step, What::Act);
-            self.now = now;
+            self.late(task, step, What::Act);
         }
         task.done.push(step.clone());
     }
 
-    /// Two devices answer; the first to come wins.
+    /// Two devices answer; the first to come wins. What comes before it was asked is acknowledged,
+    /// and counts for nothing.
     fn ask(&mut self, task: &mut Task, questions: &[Question]) {
         let mut open: Vec<String> = questions.iter().map(|q| q.key.clone()).collect();
+        if self.rng.percent(30) {
+            self.tick();
+            let early = Plan::response("too early");
+            self.record(
+                &task.owner,
+                Kind::Updated {
+                    task: task.id.clone(),
+                    answers: BTreeMap::from([(open[0].clone(), early)]),
+                    answer: Acknowledgement::Done,
+                },
+            );
+            self.now += 3 * SPREAD_US;
+        }
         self.look(task, "input_required", &open);
         let mut answers: Vec<(String, String)> = Vec::new();
         for key in &open {
@@ -400,25 +425,41 @@ impl Tale {
         {
             self.step(task, step);
         }
-        self.undo(task);
-        self.ended(task, "cancelled", None, None);
+        let given_up = self.undo(task);
+        if given_up.is_empty() {
+            return self.ended(task, "cancelled", None, None);
+        }
+        let data = json!({ "reason": "undo_failed", "undoFailed": given_up });
+        let error = json!({ "code": -32603, "message": "not undone", "data": data });
+        self.ended(task, "failed", None, Some(error.to_string()));
     }
 
     fn in_doubt(&mut self, task: &mut Task, step: &Step) {
-        if self.rng.percent(50) {
-            self.act(task, step, What::Act);
+        match self.rng.between(0, 3) {
+            0 => self.act(task, step, What::Act),
+            1 => self.late(task, step, What::Act),
+            _ => {}
         }
-        let (what, target) = ("kill9".to_owned(), "worker-1".to_owned());
-        self.record("", Kind::Fault { what, target });
-        self.undo(task);
-        let data = json!({ "reason": "step_in_doubt", "step": step.key });
+        self.fault();
+        let given_up = self.undo(task);
+        let data = json!({ "reason": "step_in_doubt", "step": step.key, "undoFailed": given_up });
         let error = json!({ "code": -32603, "message": "in doubt", "data": data });
         self.ended(task, "failed", None, Some(error.to_string()));
     }
 
-    fn undo(&mut self, task: &mut Task) {
+    /// The steps that could not be undone: their worker was lost in the middle.
+    fn undo(&mut self, task: &mut Task) -> Vec<Value> {
+        let mut given_up = Vec::new();
         for step in task.done.clone().into_iter().rev() {
             let Some(undo) = &step.undo else { continue };
+            if !undo.idempotent && self.rng.percent(15) {
+                self.fault();
+                given_up.push(json!({ "step": step.key, "error": "lost in the middle" }));
+                if self.rng.percent(50) {
+                    self.late(task, &step, What::Undo);
+                }
+                continue;
+            }
             self.act(task, &step, What::Undo);
             if undo.idempotent && self.rng.percent(30) {
                 task.attempt += 1;
@@ -426,6 +467,12 @@ impl Tale {
             }
             self.look(task, "working", &[]);
         }
+        given_up
+    }
+
+    fn fault(&mut self) {
+        let (what, target) = ("kill9".to_owned(), "worker-1".to_owned());
+        self.record("", Kind::Fault { what, target });
     }
 
     fn ended(&mut self, task: &Task, status: &str, result: Option<String>, error: Option<String>) {
