@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use mcp_tasks_loadtest::judgement;
 use mcp_tasks_loadtest::run::{self, Options};
 use mcp_tasks_loadtest::sabotage::{self, Sabotage, drill};
+use mcp_tasks_loadtest::schedule;
 
 /// Attacks a system of real processes and decides whether it kept its promises.
 #[derive(Debug, Parser)]
@@ -20,6 +21,15 @@ struct Arguments {
 enum Command {
     /// Many clients, and faults from a seeded schedule. The last line is the verdict.
     Chaos(Chaos),
+    /// Lists the faults of a run without running it.
+    Plan {
+        /// How long the run would be.
+        #[arg(long, default_value = "1m", value_parser = humantime::parse_duration)]
+        duration: std::time::Duration,
+        /// Decides the faults.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Judges a run that was kept (`chaos --keep DIR`) once more.
     Check {
         /// Its folder.
@@ -79,6 +89,12 @@ fn sabotage_named(name: &str) -> Result<&'static Sabotage, String> {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Chaos(chaos) => attack(chaos),
+        Command::Plan { duration, seed } => {
+            for planned in schedule::plan(seed, duration, run::NUMBERS) {
+                println!("{:>6.1} s  {}", planned.at.as_secs_f64(), planned.fault);
+            }
+            Ok(true)
+        }
         Command::Check { dir } => check(&dir),
         Command::Sabotage(drill) => break_all(drill),
     };

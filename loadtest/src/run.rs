@@ -23,7 +23,7 @@ use crate::stack::{Plan, Stack};
 use crate::{judgement, settle, supervisor};
 
 /// As in a small installation, on one machine.
-const NUMBERS: Numbers = Numbers {
+pub const NUMBERS: Numbers = Numbers {
     gateways: 3,
     workers: 3,
     crons: 2,
