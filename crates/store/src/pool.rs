@@ -13,7 +13,9 @@ use crate::{Config, Store};
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// A try gets at least this, also at the end of the caller's time.
 const TRY_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// No longer than this, so that all are served soon after Postgres is back. A refused connection
+/// costs little, and the pool bounds how many are tried at a time.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// After Postgres should have ended a statement by itself.
 const OVERDUE: Duration = Duration::from_secs(1);
 /// A try waits at least this long for a free connection, whatever is left of its time.
