@@ -89,6 +89,36 @@ async fn all_half_open_under_load() {
     }
 }
 
+/// A pool full of connections that died while nobody used them: the first request finds out, and
+/// does not try them all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_of_half_open_ones() {
+    let (postgres, url) = postgres().await;
+    let road = Proxy::to_port(postgres.port()).await.unwrap();
+    let world = World::start(&road.through(&url), (1, 1), QUICK).await;
+    let alice = world.cluster.client(0, "alice");
+    let ids = join_all((0..24).map(|_| asks(&alice))).await;
+    // All at once and slowly: every connection of the pool is needed.
+    road.set(Mode::Delay(Duration::from_millis(50)));
+    let unknown = || json!({"unknown": accept("x")});
+    for done in join_all(ids.iter().map(|id| alice.update(id, unknown()))).await {
+        done.unwrap();
+    }
+    let before = connections(road.address().port()).0.len();
+    road.set(Mode::HalfOpen);
+    road.set(Mode::Pass);
+    let asked = Instant::now();
+    alice.get(&ids[0]).await.unwrap();
+    let took = asked.elapsed();
+    println!("the first request after {before} idle connections died took {took:?}");
+    assert!(before >= 16, "{before}");
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    let asked = Instant::now();
+    alice.update(&ids[1], unknown()).await.unwrap();
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(2), "nor does the next: {took:?}");
+}
+
 /// Some server processes of idle sessions are frozen: what is sent to them waits for one try.
 #[tokio::test(flavor = "multi_thread")]
 async fn some_frozen_under_load() {
@@ -122,9 +152,12 @@ async fn no_more_to_be_had() {
     while let Ok(session) = Session::open(&others).await {
         taken.push(session);
     }
-    load.once_more().await;
+    // More than they had connections for until now.
+    let more = Load::start(&world.cluster, 6);
+    more.once_more().await;
     assert!(rows(&others, "SELECT 1").await.is_err(), "{}", taken.len());
     drop(taken);
+    more.finish().await.assert_nothing_seen();
     load.finish().await.assert_nothing_seen();
 }
 

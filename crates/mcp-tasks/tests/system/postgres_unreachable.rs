@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use harness::client::Client;
 use harness::http::Http;
-use harness::postgres::Postgres;
+use harness::postgres::{Postgres, rows};
 use harness::proxy::{Mode, Proxy};
 use serde_json::{Value, json};
 
-use crate::postgres_load::{World, now_us, step};
+use crate::postgres_load::{World, now_us};
 use crate::support::{SOON, migrate};
 
 /// Requests wait this long, plus the least time that a try gets.
@@ -45,13 +45,15 @@ async fn away(how: Away) {
     let processes = world.processes();
     let alice = world.cluster.client(0, "alice");
     // Two steps of which the second is due while Postgres is away.
-    let items = json!([step("one", 0), {"pause": 1_500}, step("two", 0)]);
+    let once = |key: &str| json!({"step": {"key": key}});
+    let items = json!([once("one"), {"pause": 1_500}, once("two")]);
     let id = alice
         .start("chaos_steps", json!({"call": "steps", "items": items}))
         .await
         .unwrap();
-    let stepped = async || (world.ledger.of("steps").len() == 1).then_some(());
-    harness::wait::until("the first step acted", SOON, stepped)
+    let finished = "SELECT 1 FROM steps WHERE state = 'finished'";
+    let stepped = async || (rows(&url, finished).await.unwrap().len() == 1).then_some(());
+    harness::wait::until("the first step is journaled", SOON, stepped)
         .await
         .unwrap();
 
