@@ -198,17 +198,16 @@ async fn work_goes_on_elsewhere_after_sigterm_and_after_sigkill() {
     let (system, ledger, mut first) = reports_tools::system(1, "").await;
     let alice = system.cluster.client(0, "alice");
     let mut second = Tools::start(&Settings::of(&system, &ledger), &ledger);
-    let mut bounds = [
+    let bounds = [
         // A second until the drain deadline, and half a second of grace.
         (true, Duration::from_secs(5)),
         (
             false,
             Duration::from_secs(3) + RECONCILE + Duration::from_secs(2),
         ),
-    ]
-    .into_iter();
+    ];
     let mut ended = BTreeSet::new();
-    while let Some((asked, bound)) = bounds.next() {
+    for (asked, bound) in bounds {
         let label = format!("moved-{asked}");
         let work = json!({"label": label, "steps": 100, "pause_ms": 200});
         let id = alice.start("toil", work).await.unwrap();
