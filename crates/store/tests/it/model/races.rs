@@ -7,10 +7,14 @@ use std::time::Duration;
 use proptest::prelude::RngExt;
 use proptest::test_runner::{TestRng, TestRunner};
 
-use super::action::{Action, Ask, Reply, Who};
+use super::action::{Action, Reply, Who};
+use super::openings::{
+    CANCEL, CLAIM, CREATE, TAKE_OVER, after, ask, parked, running, undoable, undoing, undone,
+    with_step,
+};
 use super::real::Real;
 use super::script::{draw, next};
-use super::state::{Key, Kind, Model, WAITS};
+use super::state::{Key, Kind, Model};
 use super::{differences, runner};
 
 /// How often each pair of the list meets: in both orders at a held row, and without one.
@@ -21,7 +25,7 @@ const BEFORE: usize = 30;
 const DRAWS: usize = 40;
 
 /// Until a meeting counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How the two get to the row.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +126,8 @@ async fn race(
         real.act(&model, action).await;
         model.act(action);
     }
-    let said = tokio::time::timeout(PATIENCE, meet(real, &model, pair, way)).await;
+    let meeting = Box::pin(meet(real, &model, pair, way));
+    let said = tokio::time::timeout(PATIENCE, meeting).await;
     let said = said.map_err(|_| format!("{pair:?} ({way:?}) never end after\n{before:#?}"))?;
     let mut wrong = Vec::new();
     for outcome in outcomes(&model, pair) {
@@ -154,62 +159,13 @@ fn slot_of(model: &Model, action: &Action) -> Option<usize> {
     action.slot().or_else(of_claim)
 }
 
-fn ask(has_default: bool) -> Ask {
-    Ask {
-        has_default,
-        wait: WAITS[0],
-    }
-}
-
-const CREATE: Action = Action::Create {
-    slot: 0,
-    key: None,
-    arguments: 0,
-    handed_out: true,
-    kind: Kind::Plain,
-};
-const CLAIM: Action = Action::Claim { slot: 0, token: 1 };
-const TAKE_OVER: Action = Action::Claim { slot: 0, token: 2 };
-const CANCEL: Action = Action::Cancel(0, Who::Owner);
-
-fn running() -> Vec<Action> {
-    vec![CREATE, CLAIM]
-}
-
-fn with_step(key: Key) -> Vec<Action> {
-    vec![CREATE, CLAIM, Action::Begin(1, key)]
-}
-
-fn parked(has_default: bool) -> Vec<Action> {
-    let asks = vec![ask(has_default), ask(has_default)];
-    vec![CREATE, CLAIM, Action::Park(1, asks)]
-}
-
-fn after(mut before: Vec<Action>, more: &[Action]) -> Vec<Action> {
-    before.extend_from_slice(more);
-    before
-}
-
 fn answer(n: usize, reply: Reply) -> Action {
     Action::Answer(0, Who::Owner, vec![(n, reply)])
 }
 
 /// Pairs that must not miss each other, and what was before.
 fn pairs() -> Vec<(Vec<Action>, [Action; 2])> {
-    let undoing = after(
-        with_step(Key::AgainUndo),
-        &[
-            Action::Finish(1),
-            Action::Fail(1),
-            TAKE_OVER,
-            Action::NextUndo(2),
-        ],
-    );
-    let undone = after(
-        undoing.clone(),
-        &[Action::BeginUndo(2), Action::FinishUndo(2)],
-    );
-    let undoable = after(with_step(Key::OnceUndo), &[Action::Finish(1)]);
+    let (undoable, undoing, undone) = (undoable(), undoing(), undone());
     let lapsed = after(with_step(Key::Again), &[Action::Advance(120)]);
     let both = vec![(0, Reply::Yes), (1, Reply::Yes)];
     let both = Action::Answer(0, Who::Owner, both);

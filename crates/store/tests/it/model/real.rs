@@ -1,4 +1,4 @@
-//! The same actions on a real Postgres, and all that can be seen of it afterwards.
+//! The same actions on a real Postgres.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,16 +11,17 @@ use store::{
     ParkedFor, Permit, Question, Settled, StepSpec, StopReason, Store, ToolPolicy, UndoSpec,
     UndoStep, UnhintedFilter, Write,
 };
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::action::{Action, Ask, Reply, Who, question};
+use super::look::{keys, pass_time};
 use super::state::{
     GONE, HOLD, Key, Kind, LEASE, Minutes, Model, SHOWN, TOMBSTONE, UNREAD, WORKED, or_none,
 };
 use crate::support::{self, World, YES};
 
-const NO: &str = r#"{"action": "decline"}"#;
+pub const NO: &str = r#"{"action": "decline"}"#;
 const MALFORMED: &str = r#"{"action": "accept", "content": {"charts": "perhaps"}}"#;
 /// Idempotency keys.
 const KEYS: [&str; 2] = ["0", "1"];
@@ -56,21 +57,14 @@ struct Known {
     held: HashMap<u32, Held>,
 }
 
-/// What is seen of a database.
-#[derive(Debug)]
-pub struct Seen {
-    /// As [`Model::shown`].
-    pub shown: BTreeMap<String, String>,
-    /// When each task was last updated, µs by the test's clock.
-    pub updated: BTreeMap<usize, i64>,
-}
-
 /// One connection, so that it is old enough to judge leases once it is.
 fn config(url: &str) -> Config {
     Config {
         pool_size: 1,
         lease: minutes(LEASE),
         expired_grace: minutes(SHOWN),
+        // Two that wait for each other would be told so by Postgres itself, and sooner.
+        statement_timeout: Duration::from_secs(60),
         ..support::config(url)
     }
 }
@@ -170,6 +164,17 @@ impl Real {
         let delete: String = tables.map(|table| format!("DELETE FROM {table};")).concat();
         self.client.batch_execute(&delete).await.unwrap();
         *self.known.lock().unwrap() = Known::default();
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Slots by their tasks' ids, as text.
+    pub fn by_id(&self) -> HashMap<String, usize> {
+        let known = self.known.lock().unwrap();
+        let ids = known.ids.iter();
+        ids.map(|(slot, id)| (id.to_string(), *slot)).collect()
     }
 
     fn id(&self, slot: usize) -> TaskId {
@@ -616,193 +621,4 @@ fn questions(asks: &[Ask], asked: usize, seq: i32) -> Vec<Question> {
         ..support::question(&question(asked + n))
     };
     asks.iter().enumerate().map(place).collect()
-}
-
-/// Keys of a JSON object.
-fn keys(object: &[u8]) -> Vec<String> {
-    let object: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(object).unwrap();
-    let mut keys: Vec<String> = object.into_iter().map(|(key, _)| key).collect();
-    keys.sort();
-    keys
-}
-
-/// Moves every time in the database, whatever columns there are, by `$1` minutes into the past.
-async fn pass_time(client: &Client) -> String {
-    let sql = "SELECT format('UPDATE %I SET %s;', table_name,
-            string_agg(format('%1$I = %1$I - interval ''$1 minutes''', column_name), ', '))
-        FROM information_schema.columns
-        WHERE table_schema = 'public' AND data_type = 'timestamp with time zone'
-          AND table_name IN ('tasks', 'steps', 'inputs', 'idempotency_keys', 'tombstones')
-        GROUP BY table_name";
-    let rows = client.query(sql, &[]).await.unwrap();
-    let updates: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    assert_eq!(updates.len(), 5, "{updates:?}");
-    updates.concat()
-}
-
-/// Everything that the model knows of, one statement a table.
-const LOOK: &str = "
-    SELECT 'task', id, status, phase, stop_reason, attempt, claim_token, tries, journaled,
-        open_step, has_undo, pending_status, rounds, handed_out_at IS NOT NULL,
-        first_fetched_at IS NOT NULL, status_message, convert_from(result, 'UTF8'),
-        convert_from(error, 'UTF8'), convert_from(input_requests, 'UTF8'),
-        round(extract(epoch FROM expires_at - now()) / 60),
-        round(extract(epoch FROM lease_until - now()) / 60),
-        round(extract(epoch FROM input_deadline_at - now()) / 60),
-        round(extract(epoch FROM run_at - now()) / 60),
-        round(extract(epoch FROM held_until - now()) / 60),
-        round(work_ms_used / 60000.0),
-        (extract(epoch FROM last_updated_at) * 1000000)::bigint, alerted_at IS NOT NULL
-    FROM tasks;
-    SELECT 'step', task_id, key, seq, state, undo_state, undo_tries FROM steps ORDER BY key;
-    SELECT 'input', task_id, key, seq, convert_from(response, 'UTF8'), answered_by,
-        round(extract(epoch FROM deadline_at - now()) / 60)
-    FROM inputs ORDER BY key;
-    SELECT 'key', task_id, key FROM idempotency_keys;
-    SELECT 'tombstone', task_id, final_status, round(extract(epoch FROM purge_at - now()) / 60)
-    FROM tombstones";
-
-/// A text column, `-` for NULL, booleans as Rust prints them.
-fn text(row: &tokio_postgres::SimpleQueryRow, at: usize) -> String {
-    match row.get(at) {
-        None => "-".to_owned(),
-        Some("t") => "true".to_owned(),
-        Some("f") => "false".to_owned(),
-        Some(text) => text.to_owned(),
-    }
-}
-
-impl Real {
-    /// All that can be seen; `now` is what the test's clock says.
-    pub async fn look(&self, now: Minutes) -> Seen {
-        let messages = self.client.simple_query(LOOK).await.unwrap();
-        let slots: HashMap<String, usize> = {
-            let known = self.known.lock().unwrap();
-            known
-                .ids
-                .iter()
-                .map(|(slot, id)| (id.to_string(), *slot))
-                .collect()
-        };
-        let mut seen = Seen {
-            shown: BTreeMap::new(),
-            updated: BTreeMap::new(),
-        };
-        let mut parts: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
-        for message in &messages {
-            let SimpleQueryMessage::Row(row) = message else {
-                continue;
-            };
-            let slot = slots[row.get(1).unwrap()];
-            let minutes = |at: usize| match row.get(at) {
-                None => "-".to_owned(),
-                Some(text) => (text.parse::<i64>().unwrap() + now).to_string(),
-            };
-            match row.get(0).unwrap() {
-                "task" => {
-                    parts.entry((slot, "steps")).or_default();
-                    parts.entry((slot, "inputs")).or_default();
-                    let updated: i64 = row.get(25).unwrap().parse().unwrap();
-                    seen.updated.insert(slot, updated + now * 60_000_000);
-                    for (name, text) in task(row, &minutes) {
-                        seen.shown.insert(format!("{slot}.{name}"), text);
-                    }
-                }
-                "step" => {
-                    let [key, seq, state, undo, tries] = [2, 3, 4, 5, 6].map(|at| text(row, at));
-                    let said = format!("{key}#{seq} {state} {undo} {tries}");
-                    parts.entry((slot, "steps")).or_default().push(said);
-                }
-                "input" => {
-                    let [key, seq, response, who] = [2, 3, 4, 5].map(|at| text(row, at));
-                    let said = match response.as_str() {
-                        "-" => format!("{key}#{seq} by {}", minutes(6)),
-                        YES => format!("{key}#{seq} Yes of {who}"),
-                        NO => format!("{key}#{seq} No of {who}"),
-                        other => panic!("{other}"),
-                    };
-                    parts.entry((slot, "inputs")).or_default().push(said);
-                }
-                "key" => {
-                    let key = format!("key {}", text(row, 2));
-                    seen.shown.insert(key, slot.to_string());
-                }
-                _ => {
-                    let said = format!("{} until {}", text(row, 2), minutes(3));
-                    seen.shown.insert(format!("tombstone {slot}"), said);
-                }
-            }
-        }
-        for ((slot, name), mut said) in parts {
-            said.sort();
-            seen.shown.insert(format!("{slot}.{name}"), said.join(", "));
-        }
-        seen
-    }
-}
-
-fn failure(error: &str) -> String {
-    let error: serde_json::Value = serde_json::from_str(error).unwrap();
-    let data = &error["data"];
-    let step = data["step"].as_str().unwrap_or("-");
-    let failed: Vec<&str> = data["undoFailed"]
-        .as_array()
-        .map(|steps| {
-            steps
-                .iter()
-                .map(|step| step["step"].as_str().unwrap())
-                .collect()
-        })
-        .unwrap_or_default();
-    format!(
-        "{} {step} [{}]",
-        data["reason"].as_str().unwrap(),
-        failed.join(" ")
-    )
-}
-
-fn task(
-    row: &tokio_postgres::SimpleQueryRow,
-    minutes: &dyn Fn(usize) -> String,
-) -> Vec<(&'static str, String)> {
-    let token = row
-        .get(6)
-        .map(|token| token.parse::<Uuid>().unwrap().as_u128());
-    let result = row
-        .get(16)
-        .map(|json| serde_json::from_str::<String>(json).unwrap());
-    let asked = row.get(18).map(|object| keys(object.as_bytes()).join(" "));
-    let (status, phase) = (text(row, 2), text(row, 3));
-    let mut fields = vec![
-        ("status", status),
-        ("phase", phase.clone()),
-        ("stop", text(row, 4)),
-        ("expires", minutes(19)),
-        ("attempt", text(row, 5)),
-        ("token", or_none(token)),
-        ("tries", text(row, 7)),
-        ("work", text(row, 24)),
-        ("journaled", text(row, 8)),
-        ("open", text(row, 9)),
-        ("undo", text(row, 10)),
-        ("pending", text(row, 11)),
-        ("rounds", text(row, 12)),
-        ("asked", or_none(asked)),
-        ("handed", text(row, 13)),
-        ("fetched", text(row, 14)),
-        ("judged", text(row, 26)),
-        ("result", or_none(result)),
-        ("failure", or_none(row.get(17).map(failure))),
-    ];
-    if phase != "-" {
-        fields.push(("lease", minutes(20)));
-        fields.push(("deadline", minutes(21)));
-        fields.push(("run_at", minutes(22)));
-        fields.push(("held", minutes(23)));
-    }
-    if phase != "-" && phase != "undoing" {
-        fields.push(("message", text(row, 15)));
-    }
-    fields
 }

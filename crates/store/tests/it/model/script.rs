@@ -6,10 +6,11 @@ use proptest::strategy::{NewTree, Strategy, ValueTree};
 use proptest::test_runner::{TestRng, TestRunner};
 
 use super::action::{Action, Ask, Reply, Who};
-use super::state::{BACKOFF, Key, Kind, Model, Phase, Status, Undo, WAITS};
+use super::openings::opening;
+use super::state::{BACKOFF, Key, Kind, Model, Phase, Status, Task, Undo, WAITS};
 
-/// Tasks of one sequence.
-const TASKS: usize = 4;
+/// Live tasks at once.
+const TASKS: usize = 2;
 /// Draws until an action is found that changes something.
 const DRAWS: usize = 12;
 
@@ -23,8 +24,11 @@ impl Strategy for Scripts {
 
     fn new_tree(&self, runner: &mut TestRunner) -> NewTree<Self> {
         let mut rng = runner.new_rng();
+        let mut actions = opening(&mut rng);
         let mut model = Model::default();
-        let mut actions = Vec::new();
+        for action in &actions {
+            model.act(action);
+        }
         while actions.len() < self.0 {
             let action = next(&mut rng, &model);
             model.act(&action);
@@ -91,20 +95,22 @@ impl ValueTree for Smaller {
     }
 }
 
-/// An action that is possible now; two times of three one that changes something.
+/// An action that is possible now: any, one that changes something, or one about a live task, by
+/// its owner or another, refused or not.
 pub fn next(rng: &mut TestRng, model: &Model) -> Action {
-    let useful = rng.random_ratio(2, 3);
+    let kind = rng.random_range(0..5);
     let mut any = None;
     for _ in 0..DRAWS {
         let action = draw(rng, model);
         if !model.possible(&action) {
             continue;
         }
-        let mut after = model.clone();
-        after.act(&action);
-        // Time alone is no change: else it would run away.
-        after.now = model.now;
-        if !useful || after != *model {
+        let wanted = match kind {
+            0 => true,
+            1 | 2 => about_a_live_one(model, &action),
+            _ => changes(model, &action),
+        };
+        if wanted {
             return action;
         }
         any = Some(action);
@@ -112,17 +118,55 @@ pub fn next(rng: &mut TestRng, model: &Model) -> Action {
     any.unwrap_or(Action::Advance(60))
 }
 
+/// Time alone is no change: else it would run away.
+fn changes(model: &Model, action: &Action) -> bool {
+    let mut after = model.clone();
+    after.act(action);
+    after.now = model.now;
+    after != *model
+}
+
+fn about_a_live_one(model: &Model, action: &Action) -> bool {
+    let of_claim = |claim| model.claims[&claim].slot;
+    let slot = action.claim().map(of_claim).or(action.slot());
+    let live = |slot| model.live().any(|(live, _)| live == slot);
+    slot.is_some_and(live)
+}
+
+/// Half of the time a live task, and of those one that is told to stop, past its time, or at its
+/// last try.
+fn slot(rng: &mut TestRng, model: &Model) -> usize {
+    let odd = |task: &Task| task.stopping(model.now) || task.lapsed(model.now) || task.last_try();
+    let live: Vec<usize> = model.live().map(|(slot, _)| slot).collect();
+    let sharp: Vec<usize> = model
+        .live()
+        .filter(|(_, task)| odd(task))
+        .map(|(slot, _)| slot)
+        .collect();
+    let any: Vec<usize> = model.slots.iter().copied().collect();
+    let some = match rng.random_range(0..4) {
+        0 => pick(rng, &sharp),
+        1 => pick(rng, &live),
+        _ => None,
+    };
+    some.or_else(|| pick(rng, &any)).unwrap_or(0)
+}
+
 /// Of two claims one is current, as far as there is one.
-fn claim(rng: &mut TestRng, model: &Model) -> u32 {
+fn claim(rng: &mut TestRng, model: &Model, slot: usize) -> u32 {
     let current = rng.random_ratio(1, 2);
     let tokens = model.claims.keys().copied();
     let owning = |token: &u32| model.owned(*token).is_some_and(|task| !task.terminal());
-    let some: Vec<u32> = if current {
-        tokens.filter(owning).collect()
+    let of_slot = |token: &u32| model.claims[token].slot == slot;
+    let here: Vec<u32> = tokens.clone().filter(of_slot).collect();
+    let mine: Vec<u32> = here.iter().copied().filter(owning).collect();
+    let some = if current {
+        pick(rng, &mine)
     } else {
-        tokens.collect()
+        pick(rng, &here)
     };
-    pick(rng, &some).unwrap_or(0)
+    let all: Vec<u32> = tokens.collect();
+    some.or_else(|| pick(rng, &all)).unwrap_or(0)
 }
 
 fn pick<T: Copy>(rng: &mut TestRng, some: &[T]) -> Option<T> {
@@ -165,22 +209,22 @@ fn replies(rng: &mut TestRng, model: &Model, slot: usize) -> Vec<(usize, Reply)>
 
 /// Any action, possible or not.
 pub fn draw(rng: &mut TestRng, model: &Model) -> Action {
-    let slot = rng.random_range(0..model.slots.len().max(1));
+    let slot = slot(rng, model);
     let new = model.slots.last().map_or(0, |last| last + 1);
-    let mine = claim(rng, model);
+    let mine = claim(rng, model, slot);
     let backoff = if rng.random() { BACKOFF } else { 0 };
     let kind = [Kind::Plain, Kind::Plain, Kind::Short, Kind::Fragile];
     let kind = kind[rng.random_range(0..kind.len())];
     let key = Key::ALL[rng.random_range(0..Key::ALL.len())];
     let arguments = u8::from(rng.random_ratio(1, 4));
     let creating = |action| {
-        if new < TASKS {
+        if model.live().count() < TASKS {
             action
         } else {
             Action::Unhinted
         }
     };
-    match rng.random_range(0..208) {
+    match rng.random_range(0..210) {
         0..8 => creating(Action::Create {
             slot: new,
             key: rng
@@ -227,30 +271,29 @@ pub fn draw(rng: &mut TestRng, model: &Model) -> Action {
         136..139 => Action::Expire,
         139..141 => Action::EndHolds,
         141..144 => Action::FailUnanswered,
-        144..146 => Action::VersionGone,
-        146..147 => Action::Unhinted,
-        147..149 => Action::Purge,
-        149..150 => Action::PurgeTombstones,
-        150..151 => Action::RaiseUnfetched,
-        151..153 => Action::MarkFetched(slot),
-        153..154 => Action::DeliveredInline(slot),
-        154..157 => Action::Get(slot, who(rng)),
-        157..166 => Action::NextUndo(mine),
-        166..174 => Action::BeginUndo(mine),
-        174..181 => Action::FinishUndo(mine),
-        181..185 => Action::RetryUndo(mine, backoff),
-        185..188 => Action::FailUndo(mine),
-        188..194 => Action::Undone(mine),
+        144..148 => Action::VersionGone,
+        148..149 => Action::Unhinted,
+        149..151 => Action::Purge,
+        151..152 => Action::PurgeTombstones,
+        152..153 => Action::RaiseUnfetched,
+        153..155 => Action::MarkFetched(slot),
+        155..156 => Action::DeliveredInline(slot),
+        156..159 => Action::Get(slot, who(rng)),
+        159..168 => Action::NextUndo(mine),
+        168..176 => Action::BeginUndo(mine),
+        176..183 => Action::FinishUndo(mine),
+        183..187 => Action::RetryUndo(mine, backoff),
+        187..190 => Action::FailUndo(mine),
+        190..196 => Action::Undone(mine),
         _ => Action::Advance(60 * [1, 1, 2, 5, 30][rng.random_range(0..5)]),
     }
 }
 
 /// What a healthy installation would do next, when clients have gone and all that ran was lost:
-/// sweeps, and a worker that ends whatever it gets. `None`: nothing is left to do at this time.
+/// sweeps, and a worker that ends whatever it gets. `None`: nothing is left.
 pub fn mend(model: &Model, done: usize) -> Option<Action> {
-    const SWEEPS: [Action; 4] = [
-        Action::Advance(30 * 60),
-        Action::Expire,
+    const SWEEPS: [Action; 3] = [
+        Action::Advance(2 * 60),
         Action::EndHolds,
         Action::FailUnanswered,
     ];
@@ -297,7 +340,14 @@ pub fn mend(model: &Model, done: usize) -> Option<Action> {
         }
     }
     if model.live().next().is_some() {
-        return None;
+        let mut after = model.clone();
+        after.act(&Action::Expire);
+        let expires = after != *model;
+        return Some(if expires {
+            Action::Expire
+        } else {
+            Action::Advance(2 * 60)
+        });
     }
     // And in the end nothing is left of them.
     let task = model.tasks.values().next()?;

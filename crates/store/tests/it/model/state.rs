@@ -47,14 +47,14 @@ impl Kind {
     pub fn ttl(self) -> Minutes {
         match self {
             Kind::Short => 3 * 60 + 20,
-            Kind::Plain | Kind::Fragile => 30 * 60 + 20,
+            Kind::Plain | Kind::Fragile => 9 * 60 + 20,
         }
     }
 
     pub fn ttl_max(self) -> Minutes {
         match self {
             Kind::Short => 6 * 60 + 50,
-            Kind::Plain | Kind::Fragile => 200 * 60 + 50,
+            Kind::Plain | Kind::Fragile => 60 * 60 + 50,
         }
     }
 }

@@ -88,11 +88,11 @@ impl Model {
             let unowned = task.lease_until.is_none() || task.lapsed(now);
             let gone = waits && unowned;
             match task.phase {
-                Some(Phase::Queued | Phase::Running) if task.stop.is_none() => {
-                    if task.journaled && gone {
-                        task.stop = Some(StopReason::VersionGone);
-                        slots.push(*slot);
-                    }
+                Some(Phase::Queued | Phase::Running)
+                    if task.stop.is_none() && task.journaled && gone =>
+                {
+                    task.stop = Some(StopReason::VersionGone);
+                    slots.push(*slot);
                 }
                 Some(Phase::Undoing) if gone => {
                     for step in task.steps.values_mut() {
