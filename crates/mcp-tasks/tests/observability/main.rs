@@ -11,3 +11,4 @@ mod panels;
 mod rules;
 mod servers;
 mod stack;
+mod state;
