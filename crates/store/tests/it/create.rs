@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use protocol::TaskStatus;
-use store::{Created, Lookup, ToolPolicy};
+use store::{Answer, Created, Lookup, Parked, ParkedFor, ToolPolicy};
 use tokio::task::JoinSet;
 
-use crate::support::{HOUR, NO_WORK, SECOND, World, config, create, store, task_id};
+use crate::support::{
+    HOUR, NO_WORK, SECOND, World, YES, answers, config, create, question, store, task_id,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_task_reads_back_as_it_was_made() {
@@ -321,4 +323,44 @@ async fn holds_grow_and_never_shrink() {
             .as_deref(),
         Some("t")
     );
+}
+
+/// Somebody was asked, on another connection or another gateway, and has the whole time that the
+/// question has, whoever goes away meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_goes_away_cuts_no_question_short() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let created = world
+        .create(&policy, |new| {
+            new.handed_out = false;
+            new.hold = SECOND;
+        })
+        .await;
+    let Created::New(task) = created else {
+        panic!()
+    };
+    let claim = world.claim(task.id).await.unwrap();
+    let asked = [question("q")];
+    let parked = world
+        .store
+        .park(&claim, ParkedFor::Caller, &asked, NO_WORK)
+        .await;
+    assert_eq!(parked.unwrap(), Parked::Parked);
+    world.store.hold(&[task.id], HOUR).await.unwrap();
+    let long = world.column(task.id, "held_until").await;
+    let stopped = world.store.abandon(&[task.id], SECOND).await.unwrap();
+    assert_eq!(stopped, []);
+    assert_eq!(world.column(task.id, "held_until").await, long);
+    // Answered, it is held by whoever brought the answer; and by nobody when that one goes away.
+    let answers = answers(&[("q", YES)]);
+    let answered = world
+        .store
+        .answer(&world.alice, task.id, &answers, None)
+        .await;
+    assert!(matches!(answered.unwrap(), Answer::Resumed { .. }));
+    let stopped = world.store.abandon(&[task.id], SECOND).await.unwrap();
+    assert_eq!(stopped, []);
+    let short = "held_until < now() + interval '1 minute'";
+    assert_eq!(world.column(task.id, short).await.as_deref(), Some("t"));
 }

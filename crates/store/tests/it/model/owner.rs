@@ -75,7 +75,9 @@ impl Model {
             if task.stop.is_some() || task.handed_out || task.key.is_some() {
                 return false;
             }
-            if task.rounds > 0 {
+            if task.phase == Some(Phase::Parked) {
+                // Whoever was asked has the whole time that the question has.
+            } else if task.rounds > 0 {
                 task.held_until = now + HOLD;
             } else {
                 task.stop = Some(StopReason::Abandoned);
