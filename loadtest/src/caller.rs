@@ -105,6 +105,16 @@ impl Caller {
         Caller::new(&name, &self.principal, Arc::clone(&self.shared))
     }
 
+    /// The same client without the tasks extension: its calls are held until there is a result.
+    #[must_use]
+    pub fn undeclared(&self) -> Caller {
+        let at = self.at.iter().map(|client| client.clone().undeclared());
+        Caller {
+            at: Arc::new(at.collect()),
+            ..self.clone()
+        }
+    }
+
     /// How many gateways there are.
     #[must_use]
     pub fn gateways(&self) -> usize {
