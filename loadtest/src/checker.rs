@@ -39,7 +39,7 @@ pub enum Rule {
     AtMostOnce,
     /// A completed task's steps have all acted, in order; an idempotent one under one key.
     EveryStep,
-    /// Nothing acts once `cancelled` was shown.
+    /// No step begins once a cancel was acknowledged, and nothing acts once `cancelled` was shown.
     NoActAfterCancel,
     /// What an ended task shows never changes.
     TerminalIsFinal,

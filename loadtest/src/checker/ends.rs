@@ -7,7 +7,7 @@ use super::world::{Story, World};
 use super::{Found, Rule, undo};
 use crate::history::{CallAnswer, View};
 use crate::ledger::What;
-use crate::plan::{End, Item, PLANNED, Plan, Step};
+use crate::plan::{End, Item, PLANNED, Plan, Step, TRIES_OF_GIVES_UP};
 
 /// The code of failures of the system itself; their reason says which.
 const INTERNAL_ERROR: i64 = -32603;
@@ -174,6 +174,9 @@ fn failed(world: &World<'_>, story: &Story<'_>, view: &View, seen_us: u64) -> Re
     }
     let plan = &story.plan;
     let disturbed = cancelled || faults;
+    if let Some(said) = contradiction(story, &error) {
+        return Err(format!("{said}: {text}"));
+    }
     let few = story.called.is_some_and(|called| called.tool == GIVES_UP);
     let allowed = match error["data"]["reason"].as_str().unwrap_or_default() {
         "step_in_doubt" => {
@@ -199,6 +202,22 @@ fn failed(world: &World<'_>, story: &Story<'_>, view: &View, seen_us: u64) -> Re
     } else {
         Err(format!("failed with {text}"))
     }
+}
+
+/// What the error says and the ledger, or the tool's policy, denies.
+fn contradiction(story: &Story<'_>, error: &Value) -> Option<String> {
+    let tries = error["data"]["tries"].as_u64();
+    if tries.is_some_and(|tries| tries != TRIES_OF_GIVES_UP) {
+        return Some(format!("gave up after {tries:?} tries"));
+    }
+    let in_doubt = error["data"]["step"].as_str()?;
+    let mut later = story
+        .plan
+        .steps()
+        .skip_while(|step| step.key != in_doubt)
+        .skip(1);
+    let acted = later.find(|step| story.of_step(&step.key, What::Act).next().is_some())?;
+    Some(format!("step {} acted after the one in doubt", acted.key))
 }
 
 /// Tries that a plan itself uses up.

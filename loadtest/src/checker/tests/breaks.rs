@@ -246,6 +246,55 @@ fn an_act_after_cancelled_was_shown() {
 }
 
 #[test]
+fn steps_that_begin_after_a_cancel_was_acknowledged() {
+    caught(Rule::NoActAfterCancel, Fate::Completes, |tale| {
+        let steps: Vec<String> = plan(tale).steps().map(|step| step.key.clone()).collect();
+        let [.., before, _] = &steps[..] else {
+            return false;
+        };
+        let before = tale.lines.iter().find(|line| line.step == *before);
+        let at_us = before.map(|line| line.at_us - 1).unwrap();
+        let mut cancel = tale.events[0].clone();
+        (cancel.at_us, cancel.until_us) = (at_us - 1, at_us);
+        cancel.kind = Kind::Cancelled {
+            task: "task-0".to_owned(),
+            answer: Acknowledgement::Done,
+        };
+        tale.events.push(cancel);
+        true
+    });
+}
+
+#[test]
+fn a_step_that_acts_after_the_one_in_doubt() {
+    caught(Rule::RightEnd, Fate::InDoubt, |tale| {
+        let plan = plan(tale);
+        let steps: Vec<_> = plan.steps().collect();
+        let Some(last) = tale.lines.iter().rev().find(|line| line.what == What::Act) else {
+            return false;
+        };
+        let at = steps.iter().position(|step| step.key == last.step);
+        let Some(next) = at.and_then(|at| steps.get(at + 1)) else {
+            return false;
+        };
+        let end = tale
+            .events
+            .last()
+            .map(|event| serde_json::to_string(event).unwrap());
+        let mut line = last.clone();
+        line.key = line.key.replace(&line.step, &next.key);
+        line.step.clone_from(&next.key);
+        line.at_us += 1;
+        let in_doubt = format!(r#"\"step\":\"{}\""#, last.step);
+        let can = next.undo.is_none()
+            && tale.lines.iter().all(|line| line.what == What::Act)
+            && end.is_some_and(|end| end.contains(&in_doubt));
+        tale.lines.push(line);
+        can
+    });
+}
+
+#[test]
 fn a_terminal_result_of_other_bytes() {
     caught(Rule::TerminalIsFinal, Fate::Completes, |tale| {
         let mut ends = tale
