@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use deadpool_postgres::Transaction;
 use protocol::TaskId;
 
 use crate::claim::{Claim, Ended, Write, repeated};
@@ -11,7 +12,7 @@ use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::read::{Lookup, tombstone};
 use crate::task::{Principal, StopReason};
-use crate::{Error, Store};
+use crate::{Config, Error, Store};
 
 /// What came of `tasks/cancel`.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +50,44 @@ pub struct Settled {
     pub version: i32,
 }
 
+/// Asks for a stop of a live task whose row is locked, and ends it if nothing runs. Says whether this
+/// was the first who asked. `age`: see [`Store::connected_ms`].
+pub(crate) async fn stop_locked(
+    transaction: &Transaction<'_>,
+    config: &Config,
+    (id, age): (TaskId, i64),
+    reason: StopReason,
+) -> Result<(bool, Cancel), Fault> {
+    let stop = transaction.prepare_cached(sql!("request_stop")).await?;
+    let first = transaction
+        .execute(&stop, &[&id.as_uuid(), &reason.as_str(), &None::<&str>])
+        .await?
+        == 1;
+    let settle = transaction.prepare_cached(sql!("settle_stopped")).await?;
+    let settled = transaction
+        .query(
+            &settle,
+            &[
+                &[id.as_uuid()].as_slice(),
+                &[None::<i32>].as_slice(),
+                &[None::<uuid::Uuid>].as_slice(),
+                &age,
+                &config.lease_grace_ms(),
+                &ms(config.expired_grace),
+            ],
+        )
+        .await?;
+    let outcome = match settled.first() {
+        None => Cancel::Requested,
+        Some(row) if row.get("undoing") => Cancel::Undoing {
+            tool: row.get("tool"),
+            version: row.get("tool_version"),
+        },
+        Some(_) => Cancel::Cancelled,
+    };
+    Ok((first, outcome))
+}
+
 impl Store {
     /// Asks for a stop, on behalf of the owner. Any number of times is once.
     ///
@@ -71,34 +110,10 @@ impl Store {
             if locked.get::<_, Option<&str>>("phase").is_none() {
                 return Ok(Cancel::AlreadyTerminal);
             }
-            let stop = transaction.prepare_cached(sql!("request_stop")).await?;
-            let reason = StopReason::Cancelled.as_str();
-            transaction
-                .execute(&stop, &[&id.as_uuid(), &reason, &None::<&str>])
-                .await?;
-            let settle = transaction.prepare_cached(sql!("settle_stopped")).await?;
-            let settled = transaction
-                .query(
-                    &settle,
-                    &[
-                        &[id.as_uuid()].as_slice(),
-                        &[None::<i32>].as_slice(),
-                        &[None::<uuid::Uuid>].as_slice(),
-                        &age,
-                        &self.config.lease_grace_ms(),
-                        &ms(self.config.expired_grace),
-                    ],
-                )
-                .await?;
+            let (_, cancel) =
+                stop_locked(&transaction, &self.config, (id, age), StopReason::Cancelled).await?;
             transaction.commit().await?;
-            Ok(match settled.first() {
-                None => Cancel::Requested,
-                Some(row) if row.get("undoing") => Cancel::Undoing {
-                    tool: row.get("tool"),
-                    version: row.get("tool_version"),
-                },
-                Some(_) => Cancel::Cancelled,
-            })
+            Ok(cancel)
         })
     }
 

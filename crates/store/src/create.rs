@@ -156,6 +156,28 @@ impl Store {
         })
     }
 
+    /// The task that an idempotency key names, and the digest of its arguments.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn find_keyed(
+        &self,
+        principal: &Principal,
+        tool: &str,
+        key: &str,
+    ) -> Result<Option<(TaskId, Vec<u8>)>, Error> {
+        with_connection!(self, "find_keyed", |connection| {
+            let found = connection.prepare_cached(sql!("existing")).await?;
+            let row = connection
+                .query_opt(
+                    &found,
+                    &[&principal.issuer, &principal.subject, &tool, &key],
+                )
+                .await?;
+            Ok(row.map(|row| (TaskId::from_uuid(row.get("id")), row.get("key_digest"))))
+        })
+    }
+
     /// Says in the row that the handle is about to be sent. `None` when the task is over or
     /// told to stop: the caller then gets the outcome instead.
     ///

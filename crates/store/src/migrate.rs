@@ -33,6 +33,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (2, "0002_add_undo"),
     (3, "0003_validate_undo"),
     (4, "0004_add_alerts"),
+    (5, "0005_add_operations"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

@@ -13,7 +13,7 @@ use crate::{Error, Store};
 
 /// When a version is taken off the list, who of the others is served is judged by this: several
 /// of a worker's signs of life.
-const ALIVE: Duration = Duration::from_secs(60);
+pub(crate) const ALIVE: Duration = Duration::from_secs(60);
 
 /// One listed tool.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct CatalogueEntry {
     pub run: Option<Duration>,
     /// Decayed average of the time between visible changes.
     pub change: Option<Duration>,
+    /// An operator paused it: it takes no new calls.
+    pub paused: bool,
 }
 
 /// What a worker measured of a tool since it last said so.
@@ -142,6 +144,7 @@ impl Store {
                         digest: row.get("spec_digest"),
                         run: average(row.get("run_ms")),
                         change: average(row.get("change_ms")),
+                        paused: row.get("paused"),
                     }),
                     Err(error) => {
                         let name: &str = row.get("name");

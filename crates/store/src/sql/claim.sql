@@ -3,7 +3,8 @@
 -- looker's own connection, $8 ms old) leases get one grace ($7 ms) to be renewed first.
 -- A repeat by the same token (a lost reply) returns the same attempt again.
 -- A lost attempt counts as a try, and what it worked counts as work; a resumption or a drain
--- costs neither. Undoing is a job like any other, but neither a stop nor the TTL ends it.
+-- costs neither. Undoing is a job like any other, but neither a stop nor the TTL ends it. A tool whose
+-- jobs an operator paused begins no attempt; what runs goes on, and undoing does.
 UPDATE tasks t SET
     phase = CASE WHEN t.phase = 'undoing' THEN 'undoing' ELSE 'running' END,
     attempt = t.attempt + CASE WHEN t.lease_until IS NOT NULL AND t.claim_token = $5 THEN 0 ELSE 1 END,
@@ -18,12 +19,14 @@ UPDATE tasks t SET
     tool_version = CASE WHEN t.journaled THEN t.tool_version ELSE $3 END
 WHERE t.id = $1 AND t.tool = $2 AND (NOT t.journaled OR t.tool_version = ANY($4::int[]))
   AND ((t.phase = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL
-        AND (t.expires_at IS NULL OR t.expires_at > now()))
+        AND (t.expires_at IS NULL OR t.expires_at > now())
+        AND NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = t.tool AND p.jobs))
     OR (t.phase IN ('running', 'undoing') AND t.lease_until IS NOT NULL AND t.claim_token = $5)
     OR (t.phase = 'undoing' AND t.lease_until IS NULL AND t.run_at <= now())
     OR (t.phase IN ('running', 'undoing') AND t.lease_until < now()
         AND (t.phase = 'undoing' OR (t.stop_requested_at IS NULL AND NOT t.lost_fails
-            AND (t.expires_at IS NULL OR t.expires_at > now()) AND t.tries + 1 < t.tries_max))
+            AND (t.expires_at IS NULL OR t.expires_at > now()) AND t.tries + 1 < t.tries_max
+            AND NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = t.tool AND p.jobs)))
         AND $8::bigint >= $7::bigint AND pg_postmaster_start_time() < now() - $7::bigint * interval '1 millisecond'))
 RETURNING t.id, t.issuer, t.subject, t.tenant, t.tool, t.tool_version, t.attempt, t.tries, t.tries_max,
     t.arguments, t.client_capabilities, t.offered_responses, t.trace_context, t.journaled, t.open_step,

@@ -18,6 +18,7 @@ mod journal;
 mod limits;
 mod migrate;
 mod model;
+mod operate;
 mod pool;
 mod races;
 mod read;

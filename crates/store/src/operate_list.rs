@@ -1,0 +1,187 @@
+//! Tasks by what they are, for operators: the protocol has no list, on purpose.
+
+use std::time::{Duration, SystemTime};
+
+use protocol::TaskId;
+use uuid::Uuid;
+
+use crate::config::ms;
+use crate::pool::{sql, with_connection};
+use crate::task::Principal;
+use crate::{Error, Store};
+
+/// What tasks are asked for. Everything that is set must hold.
+#[derive(Clone, Debug, Default)]
+pub struct TaskFilter {
+    /// One of these statuses; empty = any.
+    pub statuses: Vec<String>,
+    /// One of these phases; empty = any.
+    pub phases: Vec<String>,
+    /// Of this tool.
+    pub tool: Option<String>,
+    /// Of this subject, whoever issued it.
+    pub subject: Option<String>,
+    /// Of this issuer.
+    pub issuer: Option<String>,
+    /// Created longer ago.
+    pub older_than: Option<Duration>,
+    /// Ended, and not read by the owner.
+    pub unread: bool,
+}
+
+/// What the tasks are asked for: only those that it can be done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskAct {
+    /// [`Store::operator_cancel`].
+    Cancel,
+    /// [`Store::operator_expire`].
+    Expire,
+    /// [`Store::operator_requeue`].
+    Requeue,
+    /// [`Store::operator_repeat`].
+    Retry,
+}
+
+impl TaskAct {
+    /// As the command is called.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Expire => "expire",
+            Self::Requeue => "requeue",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// A task in one line: nothing of arguments, answers or result.
+#[derive(Clone, Debug)]
+pub struct TaskSummary {
+    /// The task.
+    pub id: TaskId,
+    /// Its owner.
+    pub principal: Principal,
+    /// Its tool.
+    pub tool: String,
+    /// The tool's version.
+    pub version: i32,
+    /// What a client sees.
+    pub status: String,
+    /// What the system does; `None` once it is over.
+    pub phase: Option<String>,
+    /// What the work says of itself.
+    pub status_message: Option<String>,
+    /// Creation.
+    pub created_at: SystemTime,
+    /// Since then, by Postgres' clock.
+    pub age: Duration,
+    /// Its end.
+    pub finished_at: Option<SystemTime>,
+    /// When its TTL runs out.
+    pub expires_at: Option<SystemTime>,
+    /// How long until a queued job is due; zero when it is.
+    pub due_in: Duration,
+    /// Attempts begun.
+    pub attempt: i32,
+    /// Tries spent.
+    pub tries: i32,
+    /// Tries there are.
+    pub tries_max: i32,
+    /// The worker of the current or last attempt.
+    pub worker: Option<String>,
+    /// Why it was told to stop.
+    pub stop_reason: Option<String>,
+    /// What the last try came to.
+    pub last_error: Option<String>,
+    /// Why it failed: `data.reason` of its error.
+    pub reason: Option<String>,
+    /// Its owner has read how it ended.
+    pub fetched: bool,
+    /// A handle is out.
+    pub handed_out: bool,
+}
+
+pub(crate) fn seconds(value: i64) -> Duration {
+    Duration::from_secs(u64::try_from(value).unwrap_or(0))
+}
+
+/// `data.reason` of a task's error. Read here: to Postgres, JSON may hold no NUL, and an error of a
+/// tool's own may.
+pub(crate) fn reason(row: &tokio_postgres::Row) -> Option<String> {
+    let error: serde_json::Value =
+        serde_json::from_slice(row.get::<_, Option<&[u8]>>("error")?).ok()?;
+    error["data"]["reason"].as_str().map(str::to_owned)
+}
+
+impl Store {
+    /// At most `limit` tasks that fit the filter, and `act` if one is given; the newest first,
+    /// from before the one of id `before` on.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked, or reading that many took longer than a statement may.
+    pub async fn list_tasks(
+        &self,
+        filter: &TaskFilter,
+        act: Option<TaskAct>,
+        (before, limit): (Option<TaskId>, i64),
+    ) -> Result<Vec<TaskSummary>, Error> {
+        fn some(list: &[String]) -> Option<&[String]> {
+            (!list.is_empty()).then_some(list)
+        }
+        let (statuses, phases) = (some(&filter.statuses), some(&filter.phases));
+        let older_ms = filter.older_than.map(ms);
+        let act = act.map(TaskAct::as_str);
+        let before: Option<Uuid> = before.map(|id| *id.as_uuid());
+        with_connection!(self, "list_tasks", |connection| {
+            let statement = connection.prepare_cached(sql!("list_tasks")).await?;
+            let rows = connection
+                .query(
+                    &statement,
+                    &[
+                        &statuses,
+                        &phases,
+                        &filter.tool,
+                        &filter.subject,
+                        &filter.issuer,
+                        &older_ms,
+                        &filter.unread,
+                        &act,
+                        &before,
+                        &limit,
+                    ],
+                )
+                .await?;
+            Ok(rows
+                .iter()
+                .map(|row| TaskSummary {
+                    id: TaskId::from_uuid(row.get("id")),
+                    principal: Principal {
+                        issuer: row.get("issuer"),
+                        subject: row.get("subject"),
+                        tenant: row.get("tenant"),
+                    },
+                    tool: row.get("tool"),
+                    version: row.get("tool_version"),
+                    status: row.get("status"),
+                    phase: row.get("phase"),
+                    status_message: row.get("status_message"),
+                    created_at: row.get("created_at"),
+                    age: seconds(row.get("age_s")),
+                    finished_at: row.get("finished_at"),
+                    expires_at: row.get("expires_at"),
+                    due_in: seconds(row.get("due_in_s")),
+                    attempt: row.get("attempt"),
+                    tries: row.get("tries"),
+                    tries_max: row.get("tries_max"),
+                    worker: row.get("claimed_by"),
+                    stop_reason: row.get("stop_reason"),
+                    last_error: row.get("last_error"),
+                    reason: reason(row),
+                    fetched: row.get("fetched"),
+                    handed_out: row.get("handed_out"),
+                })
+                .collect())
+        })
+    }
+}
