@@ -9,6 +9,7 @@
 pub mod alerts;
 pub mod config;
 mod metrics;
+mod once;
 mod schedule;
 mod sweeps;
 
@@ -22,6 +23,7 @@ use telemetry::{Health, Registry};
 use tokio_util::sync::CancellationToken;
 
 pub use config::Config;
+pub use once::{Once, intervals};
 
 use crate::alerts::Alerts;
 
@@ -44,6 +46,17 @@ pub enum Error {
     /// Postgres could not be asked.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// There is no sweep of this name.
+    #[error("there is no sweep {name}; there are {known}")]
+    NoSuchSweep {
+        /// As it was asked for.
+        name: String,
+        /// Those that can be run once.
+        known: String,
+    },
+    /// Only a process that stays can do this.
+    #[error("the sweep {0} needs a cron process that stays: it looks on over time")]
+    Lasting(&'static str),
 }
 
 /// How many rows a sweep moved.

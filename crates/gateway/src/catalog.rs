@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) tool: Arc<Compiled>,
     /// Average time between changes of its tasks that a client can see.
     pub(crate) change: Option<Duration>,
+    /// An operator paused it: it takes no new calls. It stays listed, because it will be back.
+    pub(crate) paused: bool,
 }
 
 /// What is made once of a tool's definition.
@@ -81,14 +83,19 @@ impl Snapshot {
             let known = self
                 .get(&name)
                 .filter(|known| known.tool.digest == entry.digest);
-            let change = entry.change;
+            let (change, paused) = (entry.change, entry.paused);
             let tool = match known {
                 Some(known) => Ok(Arc::clone(&known.tool)),
                 None => Compiled::new(entry.spec, entry.digest.clone()).map(Arc::new),
             };
             match tool {
                 Ok(tool) => {
-                    entries.insert(name, Arc::new(Entry { tool, change }));
+                    let entry = Entry {
+                        tool,
+                        change,
+                        paused,
+                    };
+                    entries.insert(name, Arc::new(entry));
                 }
                 Err(problem) => {
                     tracing::error!(tool.name = name, problem, "tool cannot be served");
@@ -261,6 +268,7 @@ mod tests {
             digest: vec![digest],
             run: None,
             change: None,
+            paused: false,
         }
     }
 
@@ -280,6 +288,16 @@ mod tests {
         ));
         assert_eq!(same.updated(vec![entry("a", 2, &object)]).generation, 3);
         assert_eq!(same.updated(Vec::new()).generation, 3);
+    }
+
+    #[test]
+    fn a_paused_tool_stays_listed() {
+        let mut read = entry("a", 1, &json!({"type": "object"}));
+        let before = Snapshot::default().updated(vec![read.clone()]);
+        read.paused = true;
+        let after = before.updated(vec![read]);
+        assert!(!before.get("a").unwrap().paused && after.get("a").unwrap().paused);
+        assert_eq!(after.generation, before.generation);
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::{auth, request_state};
 
 /// Seconds after which it makes sense to try again when Postgres is away.
 const RETRY_POSTGRES_SECONDS: u64 = 2;
+/// The same for a paused tool: people pause it, and they take their time.
+const RETRY_PAUSED_SECONDS: u64 = 30;
 
 /// Why a request is refused.
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub(crate) enum Error {
     Params(InvalidParams),
     /// No such tool for this caller.
     UnknownTool(String),
+    /// An operator paused the tool.
+    ToolPaused(String),
     /// The arguments are larger than the tool takes.
     ArgumentsTooLarge { bytes: usize, bytes_max: usize },
     /// The idempotency key cannot be used.
@@ -245,6 +249,18 @@ impl Error {
             ),
             Self::Params(error) => ok("invalid_params", error.clone().into()),
             Self::UnknownTool(name) => ok("unknown_tool", protocol::tools::unknown_tool(name)),
+            Self::ToolPaused(name) => ok(
+                "tool_paused",
+                ErrorObject::new(
+                    code::INTERNAL_ERROR,
+                    format!("the tool {name} is paused and takes no new calls; try again later"),
+                )
+                .with_data(json!({
+                    "reason": code::reason::TOOL_PAUSED,
+                    "retryAfterSeconds": RETRY_PAUSED_SECONDS,
+                })),
+            )
+            .retry(RETRY_PAUSED_SECONDS),
             Self::ArgumentsTooLarge { bytes, bytes_max } => ok(
                 "invalid_params",
                 ErrorObject::invalid_params(format!(

@@ -50,6 +50,8 @@ pub mod reason {
     pub const TOOL_PANICKED: &str = "tool_panicked";
     /// The worker was lost, and the tool's policy is not to try again.
     pub const WORKER_LOST: &str = "worker_lost";
+    /// An operator paused the tool: it takes no new calls for now.
+    pub const TOOL_PAUSED: &str = "tool_paused";
     /// The task was cancelled: what a repeat by idempotency key of a cancelled
     /// call is told, and the caller whose held call was stopped.
     pub const CANCELLED: &str = "cancelled";

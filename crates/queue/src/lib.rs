@@ -199,6 +199,14 @@ impl Queue {
         self.link.streams().await
     }
 
+    /// What the server says of itself (`INFO`), asked on a connection of its own; for operators.
+    ///
+    /// # Errors
+    /// When Redis cannot be reached, or hides it.
+    pub async fn server_info(&self) -> Result<String, Error> {
+        self.link.server_info().await
+    }
+
     /// Removes consumers not heard of for `idle` that have nothing pending, and streams left
     /// without entries and consumers. Returns the number of consumers removed. Safe to repeat.
     ///

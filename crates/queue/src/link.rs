@@ -256,6 +256,18 @@ impl Link {
         within(self.config.command_timeout, asking).await.ok()
     }
 
+    /// All that the server says of itself, also by one that is not fit for hints.
+    pub(crate) async fn server_info(&self) -> Result<String, Error> {
+        let asking = async {
+            let mut connection = self.connect().await?;
+            redis::cmd("INFO")
+                .query_async::<String>(&mut connection)
+                .await
+        };
+        let limit = self.config.connect_timeout + self.config.command_timeout;
+        within(limit, asking).await.map_err(Error::from_redis)
+    }
+
     /// Looks whether Redis may evict streams (jobs then vanish under memory pressure).
     async fn look_at_eviction(&self, connection: &MultiplexedConnection) {
         let Some(info) = self.info(connection, "memory").await else {

@@ -187,7 +187,11 @@ impl Worker {
             observations: publish::Observations::default(),
             threads: threads.handle(),
         };
+        // A new name at every boot: nobody takes another's orphans for his own.
+        let name: Arc<str> = Uuid::new_v4().to_string().into();
         let publisher = publish::Publisher {
+            name: Arc::clone(&name),
+            slots: parts.config.slots,
             store: parts.store.clone(),
             queue: parts.queue.clone(),
             tools: self.tools.clone(),
@@ -196,11 +200,10 @@ impl Worker {
             published: self.health.check("tools"),
         };
         let leases = parts.leases.clone();
-        // A new name at every boot: nobody takes another's orphans for his own.
         let puller = pull::Puller {
             parts,
             tools: self.tools,
-            name: Uuid::new_v4().to_string().into(),
+            name,
             alive: self.health.liveness("poll", POLL_AGE_MAX),
         };
         let ending = shutdown.child_token();
@@ -237,10 +240,12 @@ impl Worker {
                 }
             }
         };
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
             ended = work => ended,
             _ = background => Ok(()),
-        }
+        };
+        publisher.leave().await;
+        ended
     }
 }

@@ -2,11 +2,11 @@
 //! of life.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use queue::Queue;
-use store::{Observed, Store, ToolSpec};
+use store::{Introduction, Observed, Store, ToolSpec};
 
 use crate::tool::ToolSet;
 
@@ -14,6 +14,21 @@ use crate::tool::ToolSet;
 const ALIVE: Duration = Duration::from_secs(60);
 /// Between two tries.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long it may take to say that the worker ends.
+const LEAVE: Duration = Duration::from_secs(1);
+
+/// The machine's name, for operators.
+fn host() -> &'static str {
+    static HOST: OnceLock<String> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+        let name = name.unwrap_or_default();
+        match name.trim() {
+            "" => "unknown".to_owned(),
+            name => name.to_owned(),
+        }
+    })
+}
 
 type Key = (String, i32);
 
@@ -89,6 +104,10 @@ impl<'a> Changes<'a> {
 
 /// Publishes for as long as the worker lives.
 pub(crate) struct Publisher {
+    /// The worker's, as in its claims.
+    pub(crate) name: Arc<str>,
+    /// Jobs at once.
+    pub(crate) slots: usize,
     pub(crate) store: Store,
     pub(crate) queue: Queue,
     pub(crate) tools: ToolSet,
@@ -122,6 +141,15 @@ impl Publisher {
         }
     }
 
+    /// The worker ends: operators need not wonder for a minute. Best effort.
+    pub(crate) async fn leave(&self) {
+        let store = self.store.with_wait(Duration::ZERO);
+        let leaving = store.worker_gone(&self.name);
+        if !matches!(tokio::time::timeout(LEAVE, leaving).await, Ok(Ok(()))) {
+            tracing::debug!("this worker counts as alive for a minute");
+        }
+    }
+
     async fn publish(&self, known: &mut BTreeSet<Key>) -> Result<(), store::Error> {
         let specs = self.tools.specs();
         let now: BTreeSet<Key> = specs
@@ -137,6 +165,14 @@ impl Publisher {
             self.store.delist_tool(name, *version).await?;
         }
         *known = now;
+        let served: Vec<Key> = known.iter().cloned().collect();
+        let introduction = Introduction {
+            name: &self.name,
+            host: host(),
+            slots: self.slots,
+            tools: &served,
+        };
+        self.store.worker_alive(&introduction).await?;
         if changed {
             self.queue.catalogue_changed().await;
         }

@@ -93,6 +93,9 @@ fn plan(shared: &Shared, judged: &Judged) -> Plan {
 
 /// The first round: creates the task, or finds the one that the key names.
 async fn begin(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<Opened, Error> {
+    if judged.entry.paused {
+        return repeat(shared, judged, plan).await;
+    }
     let id = shared.new_id();
     tracing::Span::current().record("task.id", tracing::field::display(id));
     let judged = Arc::new(*judged);
@@ -125,6 +128,20 @@ async fn begin(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<
         }
         (Created::Existing(task), _) => existing(shared, &judged, task.id, plan).await,
     }
+}
+
+/// A paused tool takes no new calls; a repeat by key is none.
+async fn repeat(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<Opened, Error> {
+    let judged = Arc::new(*judged);
+    let (principal, name) = (&judged.caller.principal, judged.entry.tool.spec.name());
+    let paused = || Error::ToolPaused(name.to_owned());
+    let key = judged.key.as_deref().ok_or_else(paused)?;
+    let keyed = shared.store.find_keyed(principal, name, key).await?;
+    let (id, digest) = keyed.ok_or_else(paused)?;
+    if digest != judged.digest {
+        return Err(Error::KeyReused);
+    }
+    existing(shared, &judged, id, plan).await
 }
 
 /// Commits the task and hints it. Runs to its end even if the caller goes away meanwhile; then
