@@ -3,13 +3,15 @@
 //! A tale knows the true moment of everything; what clients record spreads around it by more than
 //! the pace of the story, so that questions and answers overlap in every way.
 
+mod record;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use crate::checker::expect::Expected;
 use crate::history::{
-    Acknowledgement, CallAnswer, Event, ForeignAnswer, Kind, NoAnswer, RpcError, TaskAnswer, View,
+    Acknowledgement, CallAnswer, Event, Kind, NoAnswer, RpcError, TaskAnswer, View,
 };
 use crate::ledger::{Line, What};
 use crate::plan::{End, Item, PLANNED, Plan, Question, Step, Undo};
@@ -206,133 +208,6 @@ impl Tale {
         self.call(task, key, answer);
     }
 
-    fn call(&mut self, task: &Task, key: Option<String>, answer: CallAnswer) {
-        let arguments = serde_json::to_value(&task.plan).unwrap();
-        let tool = "chaos_steps".to_owned();
-        let kind = Kind::Called {
-            tool,
-            arguments,
-            key,
-            answer,
-        };
-        self.record(&task.owner, kind);
-    }
-
-    /// Something true at this moment was recorded.
-    fn record(&mut self, principal: &str, kind: Kind) {
-        let at_us = self.now - self.rng.between(0, SPREAD_US);
-        let until_us = self.now + self.rng.between(0, SPREAD_US);
-        self.record_at(principal, kind, (at_us, until_us));
-    }
-
-    fn record_at(&mut self, principal: &str, kind: Kind, (at_us, until_us): (u64, u64)) {
-        self.events.push(Event {
-            at_us,
-            until_us,
-            client: format!("client of {principal}"),
-            principal: principal.to_owned(),
-            gateway: "gateway-1".to_owned(),
-            kind,
-        });
-    }
-
-    fn tick(&mut self) {
-        self.now += self.rng.between(CLOCK_US, PACE_US);
-        if self.rng.percent(10) {
-            // Now and then it takes so long that what comes after is after.
-            self.now += 3 * SPREAD_US;
-        }
-    }
-
-    /// Its owner looks, now and then; what is asked during the handle's way is not acknowledged.
-    fn look(&mut self, task: &Task, status: &str, keys: &[String]) {
-        self.tick();
-        if task.fate == Fate::Inline || task.fate == Fate::Orphan {
-            return;
-        }
-        self.show(
-            task,
-            View {
-                id: task.id.clone(),
-                status: status.to_owned(),
-                keys: keys.to_vec(),
-                ..View::default()
-            },
-        );
-    }
-
-    fn show(&mut self, task: &Task, view: View) {
-        let id = task.id.clone();
-        if self.rng.percent(30) {
-            // Late, in the order of its stream.
-            let late = self.now + SPREAD_US;
-            let kind = Kind::Notified {
-                task: id.clone(),
-                view: view.clone(),
-            };
-            self.record_at(&task.owner, kind, (late, late));
-        }
-        if self.rng.percent(60) {
-            let kind = Kind::Read {
-                task: id.clone(),
-                answer: TaskAnswer::Task(view),
-            };
-            self.record(&task.owner, kind);
-        }
-        if self.rng.percent(10) {
-            let answer = TaskAnswer::NoAnswer(NoAnswer::default());
-            self.record(
-                &task.owner,
-                Kind::Read {
-                    task: id.clone(),
-                    answer,
-                },
-            );
-        }
-        if self.rng.percent(20) {
-            let error =
-                json!({"code": -32602, "message": "Failed to retrieve task: Task not found"});
-            let error = RpcError {
-                code: -32602,
-                error: error.to_string(),
-            };
-            let answer = ForeignAnswer::Refused(error);
-            let method = "tasks/get".to_owned();
-            self.record(
-                "stranger",
-                Kind::Foreign {
-                    task: id,
-                    method,
-                    answer,
-                },
-            );
-        }
-    }
-
-    fn act(&mut self, task: &Task, step: &Step, what: What) {
-        self.tick();
-        let values = Expected::of(&task.plan, &task.answers).values;
-        self.lines.push(Line {
-            at_us: self.now - self.rng.between(0, CLOCK_US),
-            pid: 1,
-            task: task.id.clone(),
-            call: task.plan.call.clone(),
-            step: step.key.clone(),
-            key: format!("{}:{}", task.id, step.key),
-            attempt: task.attempt,
-            what,
-            value: values[&step.key].clone(),
-        });
-    }
-
-    /// A frozen worker acts long after, when it thaws.
-    fn late(&mut self, task: &Task, step: &Step, what: What) {
-        let now = self.now;
-        self.now += 10_000_000;
-        self.act(task, step, what);
-        self.now = now;
-    }
-
     fn step(&mut self, task: &mut Task, step: &Step) {
         self.act(task, step, What::Act);
         while step.idempotent && self.rng.percent(25) {
@@ -468,11 +343,6 @@ impl Tale {
             self.look(task, "working", &[]);
         }
         given_up
-    }
-
-    fn fault(&mut self) {
-        let (what, target) = ("kill9".to_owned(), "worker-1".to_owned());
-        self.record("", Kind::Fault { what, target });
     }
 
     fn ended(&mut self, task: &Task, status: &str, result: Option<String>, error: Option<String>) {
