@@ -53,8 +53,8 @@ mod tool_spec;
 mod tools;
 mod undo;
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::TaskId;
 
@@ -88,8 +88,8 @@ pub struct Store {
     metrics: metrics::Metrics,
     reads: batch::Batches<(Principal, TaskId), Lookup>,
     wait_max: Duration,
-    /// When a try last failed because Postgres was away, on any connection.
-    outage: Arc<Mutex<Option<Instant>>>,
+    /// When a connection was last found to have failed, else when there was a first one.
+    outage: pool::Since,
 }
 
 impl Store {
@@ -98,13 +98,14 @@ impl Store {
     /// # Errors
     /// When the URL cannot be read.
     pub fn new(config: Config, registry: &telemetry::Registry) -> Result<Self, Error> {
-        let pool = pool::build(&config)?;
+        let outage = pool::Since::default();
+        let pool = pool::build(&config, &outage)?;
         Ok(Self {
             metrics: metrics::Metrics::watching(registry, &pool),
             pool,
             reads: batch::Batches::new(read::TOGETHER),
             wait_max: config.wait_max,
-            outage: Arc::default(),
+            outage,
             config: Arc::new(config),
         })
     }

@@ -1,9 +1,11 @@
 //! Connections: a bounded pool, and tries that wait for Postgres to come back.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    ClientWrapper, Hook, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
+};
 
 use crate::connect::Connector;
 use crate::error::{Error, Fault};
@@ -21,7 +23,10 @@ const OVERDUE: Duration = Duration::from_secs(1);
 /// A try waits at least this long for a free connection, whatever is left of its time.
 const POOL_WAIT_MIN: Duration = Duration::from_secs(1);
 
-pub(crate) fn build(config: &Config) -> Result<Pool, Error> {
+/// Since when this process has reached Postgres without a break; `None` before it has.
+pub(crate) type Since = Arc<Mutex<Option<Instant>>>;
+
+pub(crate) fn build(config: &Config, since: &Since) -> Result<Pool, Error> {
     let connector = Connector::new(config)?;
     let patience = connector.patience();
     let manager = Manager::from_connect(
@@ -33,7 +38,16 @@ pub(crate) fn build(config: &Config) -> Result<Pool, Error> {
             recycling_method: RecyclingMethod::Fast,
         },
     );
+    // One that ended while nobody used it is replaced without a word: that was a break as well.
+    let since = Arc::clone(since);
+    let look = Hook::sync_fn(move |client: &mut ClientWrapper, _| {
+        if client.is_closed() {
+            *lock(&since) = Some(Instant::now());
+        }
+        Ok(())
+    });
     Pool::builder(manager)
+        .pre_recycle(look)
         .max_size(config.pool_size)
         .create_timeout(Some(patience))
         .runtime(Runtime::Tokio1)
@@ -100,7 +114,9 @@ impl<'a> Tries<'a> {
         let got = self.store.pool.timeout_get(&timeouts).await;
         let waited = asked.elapsed().as_secs_f64();
         self.store.metrics.connection_wait.observe(waited);
-        Ok(Lent(Some(got?)))
+        let object = got?;
+        lock(&self.store.outage).get_or_insert_with(Instant::now);
+        Ok(Lent(Some(object)))
     }
 
     /// One try on a connection. Postgres ends a slow statement by itself; one that is frozen or
@@ -142,7 +158,7 @@ impl<'a> Tries<'a> {
             }
             Fault::Transient(source) => source,
         };
-        *self.store.outage_lock() = Some(Instant::now());
+        *lock(&self.store.outage) = Some(Instant::now());
         if self.started.elapsed() + self.pause > self.store.wait_max {
             self.store.metrics.error(self.operation);
             return Err(Error::Unavailable(source));
@@ -156,18 +172,18 @@ impl<'a> Tries<'a> {
 }
 
 impl Store {
-    /// For how long (ms) this process has reached Postgres without a break, on this connection
-    /// and on all others: a looker that was cut off itself must not judge leases. Monotonic, and
-    /// compared with nothing but itself.
-    pub(crate) fn connected_ms(&self, connection: &Object) -> i64 {
-        let age = Object::metrics(connection).age();
-        let calm = self.outage_lock().map_or(age, |last| last.elapsed());
-        crate::config::ms(age.min(calm))
+    /// For how long (ms) this process has reached Postgres without a break: a looker that was cut
+    /// off itself must not judge leases. Of all connections together: a new one, opened because
+    /// more are in use, says nothing of a break. Monotonic, and compared with nothing but itself.
+    /// (That there is a connection shows that Postgres is reached now.)
+    pub(crate) fn connected_ms(&self, _: &Object) -> i64 {
+        let since = *lock(&self.outage);
+        crate::config::ms(since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
+}
 
-    fn outage_lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(since: &Since) -> MutexGuard<'_, Option<Instant>> {
+    since.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs the body with a connection, again while Postgres is away and there is time.

@@ -34,13 +34,20 @@ pub struct UnhintedFilter<'a> {
     pub limit: i64,
 }
 
+/// After an outage, by how much others may have come back later than this process.
+const OTHERS_LATER_MS: i64 = 1_000;
+
 impl Store {
     /// Due jobs that Redis does not know of, the most urgent first.
     ///
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn unhinted(&self, filter: &UnhintedFilter<'_>) -> Result<Vec<Unhinted>, Error> {
-        let (age, grace_ms) = (ms(filter.age), self.config.lease_grace_ms());
+        // Whoever gets the hint must be past its own grace, or it drops it.
+        let (age, grace_ms) = (
+            ms(filter.age),
+            self.config.lease_grace_ms() + OTHERS_LATER_MS,
+        );
         let tools = filter.tools.unwrap_or_default();
         let names: Vec<&str> = tools.iter().map(|(name, _)| name.as_str()).collect();
         let names = filter.tools.map(|_| names);

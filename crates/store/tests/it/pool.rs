@@ -212,3 +212,49 @@ async fn a_looker_that_was_cut_off_judges_no_lease() {
     assert!(world.claim(id).await.is_none());
     let _later = world.steal(id).await;
 }
+
+/// A pool that grows has new connections; they judge leases as the old ones do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_connection_of_an_old_process_judges_leases() {
+    let world = World::new().await;
+    let claim = world.running().await;
+    let id = claim.id();
+    // Past the grace that every process has at its start.
+    let _owner = world.steal(id).await;
+    let busy = world.queued().await;
+    let holder = world.raw().await;
+    holder.batch_execute("BEGIN").await.unwrap();
+    holder
+        .execute(
+            "SELECT FROM tasks WHERE id = $1 FOR UPDATE",
+            &[busy.as_uuid()],
+        )
+        .await
+        .unwrap();
+    let mut blocked = JoinSet::new();
+    for _ in 0..3 {
+        let store = world.store.clone();
+        blocked.spawn(async move { store.hand_out(busy).await.unwrap() });
+    }
+    world.waiting(3).await;
+    world.lose_lease(id).await;
+    assert!(world.claim(id).await.is_some(), "by a new connection");
+    holder.batch_execute("COMMIT").await.unwrap();
+    blocked.join_all().await;
+}
+
+/// Connections that ended while nobody used them are a break too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_break_that_no_statement_met_is_noticed() {
+    let world = World::new().await;
+    let claim = world.running().await;
+    let id = claim.id();
+    let _owner = world.steal(id).await;
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    world.run(end).await;
+    tokio::time::sleep(SECOND / 5).await;
+    world.lose_lease(id).await;
+    assert!(world.claim(id).await.is_none());
+    let _later = world.steal(id).await;
+}
