@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Connection URL. Several hosts with `target_session_attrs=read-write` find the new
-    /// primary after a failover.
+    /// Connection URL. Of several hosts the primary is found, also after a failover. A pooler in
+    /// between must keep sessions together (PgBouncer: `pool_mode = session`); another is refused.
     pub url: String,
     /// Connections this process keeps at most.
     pub pool_size: usize,
-    /// How long one connection attempt may take.
+    /// How long one connection attempt may take, for each host of the URL.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub connect_timeout: Duration,
