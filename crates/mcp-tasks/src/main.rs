@@ -39,9 +39,30 @@ enum Command {
     /// Run tools.
     Worker(Settings),
     /// Keep the promises that no request is around to keep.
-    Cron(Settings),
+    Cron(CronOptions),
     /// Bring the schema up to what this binary needs.
     Migrate(Settings),
+    /// Look at anybody's tasks, and act on them. For operators.
+    Tasks {
+        #[command(subcommand)]
+        what: commands::tasks::Command,
+    },
+    /// Look at tools; take one out of service, and back. For operators.
+    Tools {
+        #[command(subcommand)]
+        what: commands::tools::Command,
+    },
+    /// Show who runs jobs. For operators.
+    Workers(commands::operator::Options),
+    /// Show what waits, runs and is parked. For operators.
+    Queues(commands::operator::Options),
+    /// Check what the system stands on, and say what to do. For operators.
+    Doctor(commands::doctor::Arguments),
+    /// Show what operators did. For operators.
+    Audit {
+        #[command(subcommand)]
+        what: commands::audit::Command,
+    },
     /// Keep a tool's external command on the lease of its worker. Workers start this themselves.
     #[command(hide = true)]
     Supervise {
@@ -53,6 +74,26 @@ enum Command {
     Config {
         #[command(subcommand)]
         what: ConfigCommand,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct CronOptions {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    what: Option<CronCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum CronCommand {
+    /// Run sweeps once and exit, e.g. from a Kubernetes CronJob.
+    Run {
+        /// The sweeps, in this order.
+        #[arg(required = true)]
+        sweeps: Vec<String>,
+        #[command(flatten)]
+        operator: commands::operator::Options,
     },
 }
 
@@ -88,10 +129,25 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
         Command::Worker(settings) => {
             commands::worker::run(config::load(settings.config.as_deref())?)
         }
-        Command::Cron(settings) => commands::cron::run(config::load(settings.config.as_deref())?),
+        Command::Cron(CronOptions { settings, what }) => match what {
+            None => commands::cron::run(config::load(settings.config.as_deref())?),
+            Some(CronCommand::Run {
+                sweeps,
+                mut operator,
+            }) => {
+                operator.settings.config = operator.settings.config.or(settings.config);
+                commands::cron_run::run(&sweeps, &operator)
+            }
+        },
         Command::Migrate(settings) => {
             commands::migrate::run(config::load(settings.config.as_deref())?)
         }
+        Command::Tasks { what } => commands::tasks::run(what),
+        Command::Tools { what } => commands::tools::run(what),
+        Command::Workers(options) => commands::workers::run(&options),
+        Command::Queues(options) => commands::queues::run(&options),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        Command::Audit { what } => commands::audit::run(what),
         // A worker's own way of asking was answered by `main`.
         Command::Supervise { .. } => {
             Err("supervise is started by workers, for their commands".into())

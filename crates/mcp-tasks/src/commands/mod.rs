@@ -1,10 +1,23 @@
 //! The commands, one file each.
 
+pub mod audit;
 pub mod cron;
+pub mod cron_run;
 pub mod dev;
+pub mod doctor;
+mod doctor_fleet;
+mod doctor_postgres;
+mod doctor_redis;
 pub mod gateway;
 pub mod migrate;
+pub mod operator;
+pub mod queues;
+pub mod tasks;
+mod tasks_act;
+mod tasks_show;
+pub mod tools;
 pub mod worker;
+pub mod workers;
 
 use queue::Queue;
 use store::Store;
