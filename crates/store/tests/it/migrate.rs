@@ -112,7 +112,11 @@ async fn a_migration_that_finds_its_table_locked_gives_way_and_tries_again() {
     // As if it had not run; its first statement then waits for the name.
     harness::postgres::rows(
         &url,
-        "DROP TABLE tasks, steps, inputs, idempotency_keys, tombstones, tools, sweep_leases",
+        "DO $$ DECLARE name text; BEGIN
+            FOR name IN SELECT tablename FROM pg_tables
+                WHERE schemaname = 'public' AND tablename NOT LIKE 'schema%'
+            LOOP EXECUTE format('DROP TABLE %I', name); END LOOP;
+        END $$",
     )
     .await
     .unwrap();
