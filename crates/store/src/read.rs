@@ -1,6 +1,6 @@
 //! Reads: one primary-key look-up by id and owner, coalesced with its neighbours.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use deadpool_postgres::Transaction;
 use protocol::{TaskId, TaskStatus};
@@ -57,6 +57,9 @@ impl PartialEq for Lookup {
 
 impl Eq for Lookup {}
 
+/// Whoever reads for others may use its last try to the end.
+const LEADER_LATE: Duration = Duration::from_secs(1);
+
 impl Store {
     /// Reads one task. Reads that meet share a round trip.
     ///
@@ -70,10 +73,13 @@ impl Store {
             self.metrics.together.observe(f64::from(questions));
             self.get_many(&wanted).await
         });
-        if let Some(found) = together.await {
+        // In an outage whoever came before has its own time first; ours does not begin after it.
+        let patience = self.wait_max + LEADER_LATE;
+        if let Ok(Some(found)) = tokio::time::timeout(patience, together).await {
             return Ok(found);
         }
-        // Whoever read for us failed or was dropped: read alone in the time that is left.
+        // Whoever read for us failed or was dropped, or it took too long: read alone in the time
+        // that is left.
         let left = self.wait_max.saturating_sub(started.elapsed());
         let found = self.with_wait(left).get_many(&[question]).await?;
         Ok(found.into_iter().next().unwrap_or(Lookup::Unknown))

@@ -258,3 +258,28 @@ async fn a_break_that_no_statement_met_is_noticed() {
     assert!(world.claim(id).await.is_none());
     let _later = world.steal(id).await;
 }
+
+/// Reads share round trips; in an outage a later one does not wait for the end of an earlier one's
+/// patience and then begin its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_that_come_later_wait_no_longer() {
+    let (mut server, store) = private().await;
+    store.ping().await.unwrap();
+    server.kill9().await;
+    let patience = 3 * SECOND;
+    let mut reads = JoinSet::new();
+    for _ in 0..6 {
+        let brief = store.with_wait(patience);
+        reads.spawn(async move {
+            let begun = Instant::now();
+            let read = brief
+                .get(&principal("alice"), crate::support::task_id())
+                .await;
+            assert!(matches!(read, Err(Error::Unavailable(_))), "{read:?}");
+            begun.elapsed()
+        });
+        tokio::time::sleep(SECOND / 5).await;
+    }
+    let longest = reads.join_all().await.into_iter().max();
+    assert!(longest < Some(patience + 2 * SECOND), "{longest:?}");
+}
