@@ -141,11 +141,11 @@ async fn agree(real: &Real, actions: &[Action]) -> Result<(), String> {
             both.act(action).await?;
         }
     }
-    for done in 0..MENDED {
-        let Some(action) = mend(&both.model, done) else {
-            break;
-        };
-        both.act(&action).await?;
+    let mut mended = Vec::new();
+    while let Some(action) = mend(&both.model, mended.len()).filter(|_| mended.len() < MENDED) {
+        let acted = both.act(&action).await;
+        acted.map_err(|wrong| format!("{wrong}, mending by {mended:?}"))?;
+        mended.push(action);
     }
     Ok(())
 }

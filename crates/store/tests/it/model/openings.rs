@@ -58,13 +58,20 @@ pub fn undone() -> Vec<Action> {
     after(undoing(), &[Action::BeginUndo(2), Action::FinishUndo(2)])
 }
 
+/// The worker of its last try is lost.
+pub fn last_try() -> Vec<Action> {
+    let more = [Action::Retry(1, 0), TAKE_OVER, Action::Advance(2 * 60)];
+    after(running(), &more)
+}
+
 /// Half of the sequences begin where chance alone would seldom get.
 pub fn opening(rng: &mut TestRng) -> Vec<Action> {
     match rng.random_range(0..10) {
         0 => parked(rng.random()),
         1 => undoable(),
-        2 | 3 => undoing(),
-        4 => undone(),
+        2 => undoing(),
+        3 => undone(),
+        4 => last_try(),
         _ => Vec::new(),
     }
 }
