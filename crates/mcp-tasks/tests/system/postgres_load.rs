@@ -252,7 +252,7 @@ async fn client(shared: Arc<Shared>, flow: Flow, number: usize) {
             "cancels" => session.cancels().await,
             "inline" => session.inline().await,
             "listens" => session.listens().await,
-            _ => session.keyed().await,
+            _ => Box::pin(session.keyed()).await,
         };
         match done {
             Ok(()) => *shared.ended.lock().unwrap().entry(flow).or_default() += 1,
