@@ -459,7 +459,7 @@ async fn a_paused_tool_takes_no_calls_or_no_jobs_without_a_deploy() {
             "nothing of that is paused",
         ),
         (
-            ["tools", "pause", "drill_wrok"],
+            ["tools", "pause", "drill_other"],
             "no worker has ever served",
         ),
     ] {
