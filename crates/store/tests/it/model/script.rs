@@ -292,15 +292,19 @@ pub fn draw(rng: &mut TestRng, model: &Model) -> Action {
 /// What a healthy installation would do next, when clients have gone and all that ran was lost:
 /// sweeps, and a worker that ends whatever it gets. `None`: nothing is left.
 pub fn mend(model: &Model, done: usize) -> Option<Action> {
-    const SWEEPS: [Action; 3] = [
-        Action::Advance(2 * 60),
-        Action::EndHolds,
-        Action::FailUnanswered,
-    ];
-    if let Some(sweep) = SWEEPS.get(done) {
-        return Some(sweep.clone());
-    }
     let token = model.claims.keys().last().map_or(1, |last| last + 1);
+    // Whoever is lost is lost; and everything is asked for once, whether it may be had or not.
+    let probe = |(slot, _)| Action::Claim { slot, token };
+    let first = match done {
+        0 => Some(Action::Advance(2 * 60)),
+        1..=TASKS => Some(model.live().nth(done - 1).map_or(Action::Unhinted, probe)),
+        _ => [Action::EndHolds, Action::FailUnanswered]
+            .get(done - TASKS - 1)
+            .cloned(),
+    };
+    if first.is_some() {
+        return first;
+    }
     for (slot, task) in model.live() {
         let mut after = model.clone();
         after.act(&Action::SettleStopped(slot));
