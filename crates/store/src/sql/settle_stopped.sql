@@ -35,6 +35,9 @@ WITH v AS (
     FROM stopped
 )
 UPDATE tasks t SET
+    -- As it is under the lock, and so no change. The table's constraints are checked first with the
+    -- row as of the statement's start, where a step may be open that has ended since.
+    open_step = said.open_step,
     status = CASE WHEN said.has_undo THEN 'working' ELSE said.status END,
     phase = CASE WHEN said.has_undo THEN 'undoing' END,
     pending_status = CASE WHEN said.has_undo THEN said.status END,

@@ -92,6 +92,7 @@ fn outcomes(model: &Model, [one, two]: [&Action; 2]) -> Vec<Outcome> {
 
 async fn meet(real: &Real, model: &Model, pair: [&Action; 2], way: Way) -> [String; 2] {
     let [one, two] = pair;
+    real.calm_down().await;
     match (way, slot_of(model, one)) {
         (Way::InOrder, Some(slot)) => {
             real.hold_row(slot).await;
@@ -114,12 +115,24 @@ async fn meet(real: &Real, model: &Model, pair: [&Action; 2], way: Way) -> [Stri
     }
 }
 
+/// Says what met, should the store itself panic or refuse.
+struct Told(String);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0);
+        }
+    }
+}
+
 async fn race(
     real: &Real,
     before: &[Action],
     pair: [&Action; 2],
     way: Way,
 ) -> Result<Model, String> {
+    let _told = Told(format!("{pair:?} at once ({way:?}) after\n{before:#?}"));
     real.forget().await;
     let mut model = Model::default();
     for action in before {
@@ -172,6 +185,18 @@ fn pairs() -> Vec<(Vec<Action>, [Action; 2])> {
     vec![
         (running(), [CANCEL, Action::Begin(1, Key::Once)]),
         (with_step(Key::Once), [CANCEL, Action::Finish(1)]),
+        (
+            after(with_step(Key::Once), &[CANCEL]),
+            [Action::ConfirmStopped(1), Action::Finish(1)],
+        ),
+        (
+            after(with_step(Key::Once), &[CANCEL]),
+            [Action::ConfirmStopped(1), Action::AbandonStep(1)],
+        ),
+        (
+            after(with_step(Key::OnceUndo), &[CANCEL, Action::Advance(120)]),
+            [Action::SettleStopped(0), Action::Finish(1)],
+        ),
         (running(), [CANCEL, Action::Complete(1)]),
         (running(), [CANCEL, Action::Park(1, vec![ask(false)])]),
         (running(), [CANCEL, Action::Retry(1, 0)]),

@@ -593,6 +593,14 @@ impl Real {
         wrote(write.unwrap())
     }
 
+    /// Until nothing of what was asked before still holds a row: a refused transaction is rolled
+    /// back after its answer.
+    pub async fn calm_down(&self) {
+        for store in [&self.store, &self.other] {
+            store.ping().await.unwrap();
+        }
+    }
+
     /// Holds the row of a task until the connection's transaction ends.
     pub async fn hold_row(&self, slot: usize) {
         let id = self.id(slot);
