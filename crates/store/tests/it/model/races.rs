@@ -49,6 +49,12 @@ fn passes_by(action: &Action) -> bool {
     )
 }
 
+/// It may find nothing though there is something: a sweep passes by; and a claim judges what is due
+/// as of its start, which was before whatever it waited for.
+fn may_miss(action: &Action) -> bool {
+    passes_by(action) || matches!(action, Action::Claim { .. })
+}
+
 /// What one order comes to.
 struct Outcome {
     /// `None`: anything.
@@ -63,7 +69,7 @@ fn serial(model: &Model, pair: [&Action; 2]) -> Outcome {
     Outcome { said, model: after }
 }
 
-/// The action; and a sweep that passes by the task that somebody has.
+/// The action; and a sweep or claim that misses its task.
 fn passed_by(model: &Model, sweep: &Action, action: &Action) -> (String, Model) {
     let mut after = model.clone();
     let slot = slot_of(model, action);
@@ -77,12 +83,12 @@ fn outcomes(model: &Model, [one, two]: [&Action; 2]) -> Vec<Outcome> {
     let mut other = serial(model, [two, one]);
     other.said.reverse();
     let mut outcomes = vec![serial(model, [one, two]), other];
-    if passes_by(one) {
+    if may_miss(one) {
         let (said, model) = passed_by(model, one, two);
         let said = [None, Some(said)];
         outcomes.push(Outcome { said, model });
     }
-    if passes_by(two) {
+    if may_miss(two) {
         let (said, model) = passed_by(model, two, one);
         let said = [Some(said), None];
         outcomes.push(Outcome { said, model });
