@@ -11,7 +11,7 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
        (SELECT (extract(epoch FROM clock_timestamp() - min(xact_start)))::bigint FROM pg_stat_activity
         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()) AS oldest_transaction_s,
        (SELECT (extract(epoch FROM clock_timestamp() - min(prepared)))::bigint FROM pg_prepared_xacts) AS oldest_prepared_s,
-       (SELECT count(*) FROM pg_stat_activity WHERE state IS NULL AND backend_type = 'client backend') > 0 AS blind,
+       EXISTS (SELECT FROM pg_stat_activity WHERE usename IS NOT NULL AND query = '<insufficient privilege>') AS blind,
        (SELECT count(*) FROM pg_stat_replication) AS standbys,
        (SELECT (extract(epoch FROM max(coalesce(replay_lag, write_lag))))::bigint FROM pg_stat_replication) AS lag_s,
        (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))::bigint FROM pg_stat_replication) AS lag_bytes,

@@ -1,5 +1,6 @@
 //! What operators see and do: every statement, and that each act is written down once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,9 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::support::{HOUR, NO_WORK, SECOND, World, YES, answers, question, step, task_id, token};
+use crate::support::{
+    HOUR, NO_WORK, SECOND, World, YES, answers, config, question, step, store, task_id, token,
+};
 
 const KEEP: Duration = Duration::from_secs(3600);
 const BOTH: PauseScope = PauseScope {
@@ -774,4 +777,31 @@ async fn the_doctor_is_told_of_server_and_sweeps() {
         .map(|sweep| (sweep.name.as_str(), sweep.success.is_some(), sweep.led))
         .collect();
     assert_eq!(said, [("expire", false, true), ("purge", true, true)]);
+}
+
+/// Only a role without the right is told so, and not everyone while some session begins.
+#[tokio::test]
+async fn a_role_that_sees_only_its_own_sessions_is_told_so() {
+    let world = World::new().await;
+    let role = format!("role_{}", token().simple());
+    world.run(&format!("CREATE ROLE {role} LOGIN")).await;
+    let mut config = config(world.database.url());
+    let (_, place) = config.url.split_once('@').expect("a user is named");
+    config.url = format!("postgres://{role}@{place}");
+    let limited = store(config);
+    let stop = AtomicBool::new(false);
+    let begin = async {
+        while !stop.load(Ordering::Relaxed) {
+            tokio::join!(world.raw(), world.raw(), world.raw());
+        }
+    };
+    let look = async {
+        for _ in 0..20 {
+            assert!(!world.store.server_facts().await.unwrap().blind);
+        }
+        assert!(limited.server_facts().await.unwrap().blind);
+        stop.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(begin, look);
+    world.run(&format!("DROP ROLE {role}")).await;
 }
