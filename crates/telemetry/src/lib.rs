@@ -68,10 +68,11 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Publishes what becomes of exported spans in `registry`; nothing without an endpoint.
+    /// Publishes what becomes of exported spans in `registry`: zeros without an endpoint.
     pub fn observe(&self, registry: &Registry) {
-        if let Some(export) = &self.export {
-            export.observe(registry);
+        match &self.export {
+            Some(export) => export.observe(registry),
+            None => drop(traces::Metrics::prepared(registry)),
         }
     }
 }

@@ -40,6 +40,17 @@ crate::metrics! {
     }
 }
 
+impl Metrics {
+    /// Both outcomes exist from the start, also where nothing is exported.
+    pub(crate) fn prepared(registry: &Registry) -> Self {
+        let metrics = Self::new(registry);
+        for outcome in ["ok", "error"] {
+            metrics.spans.with_label_values(&[outcome]);
+        }
+        metrics
+    }
+}
+
 /// A trace context as text, as it travels in `_meta` and in HTTP headers (W3C Trace Context,
 /// W3C Baggage).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -193,13 +204,7 @@ impl Export {
 
     /// Counts exports in `registry` from now on.
     pub(crate) fn observe(&self, registry: &Registry) {
-        self.metrics.get_or_init(|| {
-            let metrics = Metrics::new(registry);
-            for outcome in ["ok", "error"] {
-                metrics.spans.with_label_values(&[outcome]);
-            }
-            metrics
-        });
+        self.metrics.get_or_init(|| Metrics::prepared(registry));
     }
 
     /// Sends what is left, for at most the flush timeout, on a thread of its own: the SDK's own
