@@ -6,7 +6,7 @@ use std::time::Duration;
 use deadpool_postgres::Transaction;
 use protocol::TaskId;
 
-use crate::claim::{Claim, Ended, Write, repeated};
+use crate::claim::{Claim, Ended, Write, millis, repeated};
 use crate::config::{ms, text};
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
@@ -48,6 +48,35 @@ pub struct Settled {
     pub tool: String,
     /// The task's version, for the hint.
     pub version: i32,
+    /// Its phase until now: `queued`, `running`, `parked` or `undoing`.
+    pub was: String,
+    /// Why it was told to stop; `None` = it was not, its tries were used up.
+    pub stop: Option<StopReason>,
+    /// How long ago the task was created, by Postgres' clock.
+    pub age: Duration,
+}
+
+impl Settled {
+    /// A step had begun whose end is unknown.
+    #[must_use]
+    pub fn in_doubt(&self) -> bool {
+        self.reason == "step_in_doubt"
+    }
+
+    fn from_row(row: &tokio_postgres::Row) -> Self {
+        Self {
+            id: TaskId::from_uuid(row.get("id")),
+            reason: row.get("reason"),
+            undoing: row.get("undoing"),
+            tool: row.get("tool"),
+            version: row.get("tool_version"),
+            was: row.get("was"),
+            stop: row
+                .get::<_, Option<&str>>("stop")
+                .and_then(StopReason::parse),
+            age: millis(row.get("age_ms")),
+        }
+    }
 }
 
 /// Asks for a stop of a live task whose row is locked, and ends it if nothing runs. Says whether this
@@ -211,17 +240,7 @@ impl Store {
                     &[&ids, &attempts, &tokens, &age, &grace_ms, &expired_grace_ms],
                 )
                 .await?;
-            Ok::<_, Fault>(
-                rows.iter()
-                    .map(|row| Settled {
-                        id: TaskId::from_uuid(row.get("id")),
-                        reason: row.get("reason"),
-                        undoing: row.get("undoing"),
-                        tool: row.get("tool"),
-                        version: row.get("tool_version"),
-                    })
-                    .collect(),
-            )
+            Ok::<_, Fault>(rows.iter().map(Settled::from_row).collect())
         })
     }
 }

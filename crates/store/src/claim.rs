@@ -70,6 +70,8 @@ pub struct Claim {
     pub work_left: Duration,
     /// How long the job was due before it was claimed.
     pub waited: Duration,
+    /// How long ago the task was created when it was claimed, by Postgres' clock.
+    pub age: Duration,
 }
 
 impl Claim {
@@ -162,7 +164,7 @@ pub(crate) async fn repeated(
     }))
 }
 
-fn millis(value: i64) -> Duration {
+pub(crate) fn millis(value: i64) -> Duration {
     Duration::from_millis(u64::try_from(value).unwrap_or(0))
 }
 
@@ -187,6 +189,7 @@ fn claim(row: &Row, token: Uuid) -> Claim {
         status_message: row.get("status_message"),
         work_left: millis(row.get("work_ms_left")),
         waited: millis(row.get("waited_ms")),
+        age: millis(row.get("age_ms")),
     }
 }
 

@@ -4,22 +4,44 @@ use std::time::Duration;
 
 use protocol::TaskId;
 
+use crate::claim::millis;
 use crate::config::ms;
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
+/// A live task whose TTL ran out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The task.
+    pub id: TaskId,
+    /// Its tool.
+    pub tool: String,
+    /// What its owner saw: `working` or `input_required`.
+    pub status: String,
+    /// What the system did: `queued`, `running` or `parked`.
+    pub phase: String,
+    /// How long ago the task was created, by Postgres' clock.
+    pub age: Duration,
+}
+
 impl Store {
-    /// Tells live tasks past their TTL to stop; answers with at most `limit` of them.
+    /// Tells live tasks past their TTL to stop; answers with at most `limit` of them, each once.
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
-    pub async fn expire(&self, limit: i64) -> Result<Vec<TaskId>, Error> {
+    pub async fn expire(&self, limit: i64) -> Result<Vec<Expired>, Error> {
         with_connection!(self, "expire", |connection| {
             let statement = connection.prepare_cached(sql!("expire")).await?;
             let rows = connection.query(&statement, &[&limit]).await?;
             Ok(rows
                 .iter()
-                .map(|row| TaskId::from_uuid(row.get("id")))
+                .map(|row| Expired {
+                    id: TaskId::from_uuid(row.get("id")),
+                    tool: row.get("tool"),
+                    status: row.get("status"),
+                    phase: row.get("phase"),
+                    age: millis(row.get("age_ms")),
+                })
                 .collect())
         })
     }

@@ -12,8 +12,16 @@ pub struct QueueAge {
     pub tool: String,
     /// Since it was due.
     pub waited: Duration,
-    /// Due jobs seen, of the oldest 2,000 of all tools.
+    /// Due jobs seen; [`Store::queue_ages`] looks at the oldest 2,000 of all tools.
     pub jobs: i64,
+}
+
+fn queue_age(row: &tokio_postgres::Row) -> QueueAge {
+    QueueAge {
+        tool: row.get("tool"),
+        waited: duration(row.get("waited_ms")),
+        jobs: row.get("jobs"),
+    }
 }
 
 /// Live tasks of one tool in one phase.
@@ -42,14 +50,19 @@ impl Store {
         with_connection!(self, "queue_ages", |connection| {
             let statement = connection.prepare_cached(sql!("queue_ages")).await?;
             let rows = connection.query(&statement, &[]).await?;
-            Ok(rows
-                .iter()
-                .map(|row| QueueAge {
-                    tool: row.get("tool"),
-                    waited: duration(row.get("waited_ms")),
-                    jobs: row.get("jobs"),
-                })
-                .collect())
+            Ok(rows.iter().map(queue_age).collect())
+        })
+    }
+
+    /// The same of jobs that Redis, whose epochs are these, has not been told of.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn unhinted_ages(&self, epochs: &[String]) -> Result<Vec<QueueAge>, Error> {
+        with_connection!(self, "unhinted_ages", |connection| {
+            let statement = connection.prepare_cached(sql!("unhinted_ages")).await?;
+            let rows = connection.query(&statement, &[&epochs]).await?;
+            Ok(rows.iter().map(queue_age).collect())
         })
     }
 

@@ -64,6 +64,7 @@ pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;
 pub use create::{Created, NewTask};
 pub use error::Error;
+pub use expire::Expired;
 pub use gauges::{LiveTasks, QueueAge};
 pub use input::{Answer, Parked, Question};
 pub use journal::{Begin, JournalEntry, JournalKind, Permit, StepSpec, UndoSpec};
@@ -78,7 +79,7 @@ pub use recover::{Unhinted, UnhintedFilter};
 pub use task::{ParkedFor, Principal, StopReason, Task};
 pub use tool_spec::{Backoff, OnLost, OnPanic, PolicyError, TaskSupport, ToolPolicy, ToolSpec};
 pub use tools::{CatalogueEntry, Observed};
-pub use undo::UndoStep;
+pub use undo::{Forsaken, UndoStep};
 
 /// A handle to the tasks in Postgres. Cheap to clone; connects when first used.
 #[derive(Clone)]

@@ -8,10 +8,12 @@ use protocol::TaskId;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::claim::{Claim, Write, repeated};
+use crate::cancel::Settled;
+use crate::claim::{Claim, Write, millis, repeated};
 use crate::config::{ms, text};
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
+use crate::task::StopReason;
 use crate::{Error, Store, row};
 
 /// A finished step that is still to be undone.
@@ -42,6 +44,15 @@ struct End {
     status: &'static str,
     error: Option<Vec<u8>>,
     message: String,
+}
+
+/// Tasks whose version nobody serves any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forsaken {
+    /// Told to stop: settle them.
+    pub stopped: Vec<TaskId>,
+    /// Over: they were being undone, and what was left of that is given up by name.
+    pub ended: Vec<Settled>,
 }
 
 impl Store {
@@ -180,7 +191,7 @@ impl Store {
             let transaction = connection.transaction().await?;
             let ended = end(&transaction, claim.id, owner, None, expired_grace_ms).await?;
             transaction.commit().await?;
-            if ended {
+            if ended.is_some() {
                 return Ok(Write::Done);
             }
             let before = repeated(connection, claim).await?;
@@ -195,7 +206,7 @@ impl Store {
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
-    pub async fn version_gone(&self, wait: Duration, limit: i64) -> Result<Vec<TaskId>, Error> {
+    pub async fn version_gone(&self, wait: Duration, limit: i64) -> Result<Forsaken, Error> {
         let (wait_ms, grace_ms) = (ms(wait), self.config.lease_grace_ms());
         let expired_grace_ms = ms(self.config.expired_grace);
         with_connection!(self, "version_gone", |connection| {
@@ -204,21 +215,24 @@ impl Store {
             let rows = connection
                 .query(&statement, &[&wait_ms, &limit, &age, &grace_ms])
                 .await?;
-            let mut ids: Vec<_> = rows
-                .iter()
-                .map(|row| TaskId::from_uuid(row.get("id")))
-                .collect();
+            let mut gone = Forsaken {
+                stopped: rows
+                    .iter()
+                    .map(|row| TaskId::from_uuid(row.get("id")))
+                    .collect(),
+                ended: Vec::new(),
+            };
             let statement = connection.prepare_cached(sql!("undo_forsaken")).await?;
             for row in connection.query(&statement, &[&wait_ms, &limit]).await? {
                 let id = TaskId::from_uuid(row.get("id"));
                 let transaction = connection.transaction().await?;
                 let why = "no worker serves this version of the tool any more";
-                if end(&transaction, id, (None, None), Some(why), expired_grace_ms).await? {
-                    ids.push(id);
-                }
+                let ended =
+                    end(&transaction, id, (None, None), Some(why), expired_grace_ms).await?;
                 transaction.commit().await?;
+                gone.ended.extend(ended);
             }
-            Ok(ids)
+            Ok(gone)
         })
     }
 }
@@ -231,13 +245,13 @@ async fn end(
     (attempt, token): (Option<i32>, Option<Uuid>),
     give_up: Option<&str>,
     expired_grace_ms: i64,
-) -> Result<bool, Fault> {
+) -> Result<Option<Settled>, Fault> {
     let lock = transaction.prepare_cached(sql!("lock_undoing")).await?;
     let locked = transaction
         .query_opt(&lock, &[&id.as_uuid(), &attempt, &token])
         .await?;
     let Some(locked) = locked else {
-        return Ok(false);
+        return Ok(None);
     };
     if let Some(why) = give_up {
         let statement = transaction.prepare_cached(sql!("give_up_undos")).await?;
@@ -256,7 +270,7 @@ async fn end(
                     .get::<_, Option<String>>("undo_error")
                     .unwrap_or_default(),
             }),
-            _ => return Ok(false),
+            _ => return Ok(None),
         }
     }
     let stop_reason = locked.get::<_, Option<&str>>("stop_reason");
@@ -277,7 +291,16 @@ async fn end(
             ],
         )
         .await?;
-    Ok(rows > 0)
+    Ok((rows > 0).then(|| Settled {
+        id,
+        reason: StopReason::VersionGone.as_str().to_owned(),
+        undoing: false,
+        tool: locked.get("tool"),
+        version: locked.get("tool_version"),
+        was: "undoing".to_owned(),
+        stop: stop_reason.and_then(StopReason::parse),
+        age: millis(locked.get("age_ms")),
+    }))
 }
 
 fn cancelled(failures: &[Failure], stop_reason: Option<&str>) -> End {

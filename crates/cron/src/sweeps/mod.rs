@@ -12,6 +12,7 @@ pub(crate) mod versions;
 
 use protocol::TaskId;
 use queue::Lane;
+use store::Settled;
 
 use crate::{Error, Parts};
 
@@ -22,7 +23,19 @@ pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> Result<(), Erro
         return Ok(());
     }
     let settled = parts.store.settle_stopped(stopped).await?;
-    for task in &settled {
+    tell(parts, &settled).await;
+    for id in stopped
+        .iter()
+        .filter(|id| settled.iter().all(|task| task.id != **id))
+    {
+        parts.queue.stop(*id).await;
+    }
+    Ok(())
+}
+
+/// Counts the ends, and wakes whoever waits for them.
+pub(crate) async fn tell(parts: &Parts, settled: &[Settled]) {
+    for task in settled {
         parts
             .metrics
             .settled
@@ -42,13 +55,6 @@ pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> Result<(), Erro
         }
         parts.queue.wake(task.id).await;
     }
-    for id in stopped
-        .iter()
-        .filter(|id| settled.iter().all(|task| task.id != **id))
-    {
-        parts.queue.stop(*id).await;
-    }
-    Ok(())
 }
 
 /// Repeats a batch until it comes back short, looking at shutdown in between.

@@ -15,8 +15,9 @@ pub(crate) async fn run(parts: Parts) -> Swept {
             .store
             .version_gone(wait, parts.config.batch_rows())
             .await?;
-        super::settle(&parts, &gone).await?;
-        Ok(gone.len() as u64)
+        super::tell(&parts, &gone.ended).await;
+        super::settle(&parts, &gone.stopped).await?;
+        Ok((gone.stopped.len() + gone.ended.len()) as u64)
     })
     .await
 }

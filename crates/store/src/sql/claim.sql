@@ -32,4 +32,5 @@ RETURNING t.id, t.issuer, t.subject, t.tenant, t.tool, t.tool_version, t.attempt
     t.arguments, t.client_capabilities, t.offered_responses, t.trace_context, t.journaled, t.open_step,
     t.handed_out_at IS NOT NULL AS handed_out, t.rounds, t.status_message, t.phase = 'undoing' AS undoing,
     greatest(t.work_ms_max - t.work_ms_used, 0) AS work_ms_left,
-    (extract(epoch FROM now() - t.run_at) * 1000)::bigint AS waited_ms
+    (extract(epoch FROM now() - t.run_at) * 1000)::bigint AS waited_ms,
+    (extract(epoch FROM now() - t.created_at) * 1000)::bigint AS age_ms

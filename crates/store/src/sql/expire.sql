@@ -8,4 +8,4 @@ WITH due AS MATERIALIZED (
 )
 UPDATE tasks t SET stop_requested_at = now(), stop_reason = 'expired'
 FROM due WHERE t.id = due.id
-RETURNING t.id
+RETURNING t.id, t.tool, t.status, t.phase, (extract(epoch FROM now() - t.created_at) * 1000)::bigint AS age_ms

@@ -8,7 +8,7 @@ WITH v AS (
     -- All that is decided from is read under the lock: a statement reads unlocked rows as of its
     -- start, which may be before the step was opened that the lock waited for.
     SELECT t.id, t.open_step, t.work_ms_max, t.stop_detail, t.tool_version, t.tries, t.last_error,
-        t.has_undo, CASE
+        t.has_undo, t.phase, t.stop_reason, CASE
         WHEN t.open_step IS NOT NULL THEN 'step_in_doubt'
         WHEN t.stop_reason = 'expired' THEN 'task_expired'
         WHEN t.stop_reason IS NOT NULL THEN t.stop_reason
@@ -22,7 +22,7 @@ WITH v AS (
             AND $4::bigint >= $5::bigint AND pg_postmaster_start_time() < now() - $5::bigint * interval '1 millisecond')
     ORDER BY t.id FOR NO KEY UPDATE OF t
 ), said AS (
-    SELECT id, reason, open_step, has_undo,
+    SELECT id, reason, open_step, has_undo, phase, stop_reason,
         CASE WHEN reason IN ('cancelled', 'abandoned') THEN 'cancelled' ELSE 'failed' END AS status, CASE reason
         WHEN 'step_in_doubt' THEN format('step "%s" started and its end is unknown: it may have taken effect', open_step)
         WHEN 'task_expired' THEN 'the task expired before its work was done: ttlMs ran out'
@@ -54,4 +54,5 @@ UPDATE tasks t SET
         ELSE t.expires_at END,
     last_updated_at = greatest(date_trunc('milliseconds', now()), t.last_updated_at + interval '1 millisecond')
 FROM said WHERE t.id = said.id
-RETURNING t.id, said.reason, said.has_undo AS undoing, t.tool, t.tool_version
+RETURNING t.id, said.reason, said.has_undo AS undoing, t.tool, t.tool_version, said.phase AS was, said.stop_reason AS stop,
+    (extract(epoch FROM now() - t.created_at) * 1000)::bigint AS age_ms

@@ -12,7 +12,12 @@ async fn a_task_expires_is_shown_as_failed_and_leaves_a_tombstone() {
     let (id, store) = (claim.id(), &world.store);
     assert_eq!(store.expire(10).await.unwrap(), []);
     world.set(id, "expires_at = now()").await;
-    assert_eq!(store.expire(10).await.unwrap(), [id]);
+    let expired = store.expire(10).await.unwrap();
+    assert_eq!(expired[0].id, id);
+    assert_eq!(
+        (&*expired[0].status, &*expired[0].phase),
+        ("working", "running")
+    );
     assert_eq!(store.expire(10).await.unwrap(), [], "told once");
     assert_eq!(
         store.heartbeat([&claim]).await.unwrap()[0].stop,
@@ -77,12 +82,30 @@ async fn a_parked_or_queued_task_that_expires_is_settled_by_the_sweep() {
     let (parked, _) = world.parked(&[question("q")]).await;
     let queued = world.queued().await;
     for id in [parked, queued] {
-        world.set(id, "expires_at = now()").await;
+        world
+            .set(
+                id,
+                "created_at = created_at - interval '1 hour', expires_at = now()",
+            )
+            .await;
     }
-    assert_eq!(world.store.expire(1).await.unwrap().len(), 1, "in batches");
-    assert_eq!(world.store.expire(10).await.unwrap().len(), 1);
+    let mut expired = world.store.expire(1).await.unwrap();
+    assert_eq!(expired.len(), 1, "in batches");
+    expired.extend(world.store.expire(10).await.unwrap());
+    expired.sort_by_key(|task| task.phase.clone());
+    let seen = expired.iter().map(|task| (&*task.phase, &*task.status));
+    let seen: Vec<_> = seen.collect();
+    assert_eq!(seen, [("parked", "input_required"), ("queued", "working")]);
+    assert!(expired.iter().all(|task| task.age > HOUR), "{expired:?}");
     let ids = world.store.stoppable(10).await.unwrap();
-    assert_eq!(world.store.settle_stopped(&ids).await.unwrap().len(), 2);
+    let mut settled = world.store.settle_stopped(&ids).await.unwrap();
+    settled.sort_by_key(|task| task.was.clone());
+    let was: Vec<_> = settled.iter().map(|task| &*task.was).collect();
+    assert_eq!(was, ["parked", "queued"]);
+    for task in &settled {
+        assert_eq!(task.stop, Some(StopReason::Expired));
+        assert!(task.age > HOUR && !task.in_doubt(), "{task:?}");
+    }
     for id in [parked, queued] {
         assert_eq!(world.error_reason(id).await, "task_expired");
         let shown =

@@ -209,6 +209,31 @@ async fn queues_are_measured_by_tool() {
     let short: Vec<_> = live.iter().map(|l| (l.phase.as_str(), l.tasks)).collect();
     assert_eq!(short, [("queued", 2), ("running", 1)]);
     assert!(live[0].oldest >= 20 * SECOND);
+    // Both are hinted; after Redis lost its data neither is.
+    let of = async |epoch: &str| {
+        let epochs = [epoch.to_owned()];
+        world.store.unhinted_ages(&epochs).await.unwrap()
+    };
+    assert_eq!(of("epoch").await, []);
+    let lost = of("later").await;
+    assert_eq!((lost[0].tool.as_str(), lost[0].jobs), ("report", 2));
+    assert!(lost[0].waited >= 10 * SECOND && lost[0].waited < MINUTE);
+    world
+        .run("INSERT INTO tool_pauses (tool, jobs, changed_by) VALUES ('report', true, 'x')")
+        .await;
+    assert_eq!(of("later").await, [], "a paused tool's jobs get no hint");
+    world.run("DELETE FROM tool_pauses").await;
+    let claim = world.running().await;
+    world
+        .set(claim.id(), "created_at = created_at - interval '20 s'")
+        .await;
+    assert!(claim.age < MINUTE);
+    let again = world.steal(claim.id()).await;
+    assert!(
+        again.age >= 20 * SECOND && again.age < 3 * MINUTE,
+        "{:?}",
+        again.age
+    );
 }
 
 /// However often a job was hinted before: the version whose workers it was hinted to may be gone.

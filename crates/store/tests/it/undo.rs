@@ -2,8 +2,8 @@
 
 use protocol::tools::Tool;
 use store::{
-    Begin, Cancel, Claim, Ended, OnLost, ParkedFor, StepSpec, Store, ToolPolicy, ToolSpec,
-    UndoSpec, Write,
+    Begin, Cancel, Claim, Ended, Forsaken, OnLost, ParkedFor, StepSpec, Store, ToolPolicy,
+    ToolSpec, UndoSpec, Write,
 };
 
 use crate::support::{HOUR, NO_WORK, SECOND, World, question, step};
@@ -298,17 +298,14 @@ async fn a_version_that_nobody_serves_ends_its_tasks_by_name() {
         .run("UPDATE tasks SET run_at = now() - interval '2 hours'")
         .await;
     let gone = store.version_gone(HOUR, 10).await.unwrap();
-    assert_eq!(gone, [], "version 2 resumes them");
+    assert_eq!(gone, Forsaken::default(), "version 2 resumes them");
     newer.resumes = vec![];
     store.register_tools(&[newer], HOUR).await.unwrap();
-    let mut gone = store.version_gone(HOUR, 10).await.unwrap();
-    let mut expected = vec![queued.id(), undoing.id()];
-    gone.sort();
-    expected.sort();
-    assert_eq!(
-        gone, expected,
-        "{fresh} has no journal: any version runs it"
-    );
+    let gone = store.version_gone(HOUR, 10).await.unwrap();
+    // A task without a journal is run by any version.
+    assert_eq!(gone.stopped, [queued.id()], "{fresh}");
+    let ended = gone.ended.iter().map(|task| (task.id, &*task.was));
+    assert_eq!(ended.collect::<Vec<_>>(), [(undoing.id(), "undoing")]);
     let seen = world.get(undoing.id()).await;
     let error: serde_json::Value = serde_json::from_slice(&seen.error.unwrap()).unwrap();
     assert_eq!(error["data"]["undoFailed"][0]["step"], "a");
@@ -318,6 +315,7 @@ async fn a_version_that_nobody_serves_ends_its_tasks_by_name() {
     world
         .run("UPDATE tasks SET run_at = now() - interval '2 hours'")
         .await;
-    assert_eq!(store.version_gone(HOUR, 10).await.unwrap(), [queued.id()]);
+    let gone = store.version_gone(HOUR, 10).await.unwrap();
+    assert_eq!(gone.ended[0].id, queued.id());
     assert_eq!(world.error_reason(queued.id()).await, "version_gone");
 }

@@ -386,7 +386,10 @@ impl Real {
                 or_none(done.first().map(settled))
             }
             Action::Stoppable => self.slots(store.stoppable(ALL).await.unwrap()),
-            Action::Expire => self.slots(store.expire(ALL).await.unwrap()),
+            Action::Expire => {
+                let expired = store.expire(ALL).await.unwrap();
+                self.slots(expired.iter().map(|task| task.id))
+            }
             Action::EndHolds => self.slots(store.end_holds(ALL).await.unwrap()),
             Action::FailUnanswered => {
                 let (mut after, mut all) = (None, Vec::new());
@@ -397,8 +400,9 @@ impl Real {
                 self.slots(all)
             }
             Action::VersionGone => {
-                let gone = store.version_gone(minutes(GONE), ALL).await;
-                self.slots(gone.unwrap())
+                let gone = store.version_gone(minutes(GONE), ALL).await.unwrap();
+                let ended = gone.ended.iter().map(|task| task.id);
+                self.slots(gone.stopped.iter().copied().chain(ended))
             }
             Action::Unhinted => {
                 let filter = UnhintedFilter {
