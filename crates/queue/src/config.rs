@@ -1,9 +1,9 @@
 //! The settings of the queue.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::IntoConnectionInfo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +12,17 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Address, as `redis://[user:password@]host[:port][/database]` or
-    /// `unix:///path/to/socket[?db=database]`.
+    /// `unix:///path/to/socket[?db=database]`; `rediss://…` encrypts, and checks the server's
+    /// certificate and its host name.
     pub url: String,
+    /// File with the password, for secrets that are mounted; it wins over one in the URL. Read for
+    /// each new connection, so a change needs no restart. A line break at its end does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// File (PEM) with the certificates of the authorities that may sign the certificate of a
+    /// server at `rediss://…`. Unset: those that this machine trusts. Read for each new connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
     /// First part of every key and channel, so that several installations can share one Redis.
     /// Letters, digits, `-`, `_`, `.` and `:`.
     pub key_prefix: String,
@@ -53,6 +62,8 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             url: "redis://127.0.0.1:6379".to_owned(),
+            password_file: None,
+            ca_file: None,
             key_prefix: "mcp-tasks".to_owned(),
             shards: 4,
             command_timeout: Duration::from_secs(1),
@@ -80,9 +91,8 @@ impl Config {
     /// All problems, each naming its field; empty if there are none.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if let Err(error) = self.url.as_str().into_connection_info() {
-            // The address itself stays out: it may hold a password.
-            problems.push(format!("url: not a Redis address: {error}"));
+        if let Err(problem) = crate::address::Address::new(self).and_then(|a| a.client()) {
+            problems.push(problem);
         }
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         if self.key_prefix.is_empty()

@@ -16,6 +16,7 @@
 //! | a consumer with something pending is never removed | `lua/reap.lua`, `lua/leave.lua` | `tests/it/jobs.rs` |
 //! | a watcher is told when messages may be missing | `hub.rs` | `tests/it/wakeups.rs` |
 
+mod address;
 mod backoff;
 pub mod config;
 mod consumer;
@@ -175,6 +176,11 @@ impl Queue {
     /// database more often.
     pub fn connected(&self) -> watch::Receiver<bool> {
         self.link.connected()
+    }
+
+    /// Why Redis does not let this process in, and what to do, where waiting does not help.
+    pub fn refused(&self) -> Option<&'static str> {
+        self.link.refused()
     }
 
     /// Whether Redis may throw hints away when its memory runs short (`maxmemory-policy` other than

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Config;
+use crate::address::Address;
 use crate::backoff::Backoff;
 use crate::epochs::Epochs;
 use crate::error::{Error, breaks_connection};
@@ -31,7 +32,7 @@ const EVICTION_LOOK: Duration = Duration::from_secs(60);
 /// Everything that talks to Redis stands on this.
 pub(crate) struct Link {
     pub config: Config,
-    pub client: redis::Client,
+    address: Address,
     pub keys: Keys,
     pub scripts: Scripts,
     pub metrics: Metrics,
@@ -39,6 +40,7 @@ pub(crate) struct Link {
     current: Mutex<Current>,
     suspect: Notify,
     up: Up,
+    refused: Mutex<Option<&'static str>>,
 }
 
 #[derive(Default)]
@@ -66,8 +68,7 @@ impl Link {
         if !problems.is_empty() {
             return Err(Error::Config(problems.join("; ")));
         }
-        let client = redis::Client::open(config.url.as_str())
-            .map_err(|error| Error::Config(format!("url: {error}")))?;
+        let address = Address::new(&config).map_err(Error::Config)?;
         Ok(Link {
             keys: Keys::new(&config.key_prefix, config.shards),
             scripts: Scripts::new(),
@@ -78,8 +79,9 @@ impl Link {
                 parts: Mutex::default(),
                 both: watch::Sender::new(false),
             },
+            refused: Mutex::default(),
             config,
-            client,
+            address,
             metrics,
         })
     }
@@ -147,6 +149,20 @@ impl Link {
         }
     }
 
+    /// Why Redis does not let us in, where waiting does not help.
+    pub(crate) fn refused(&self) -> Option<&'static str> {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_refused(&self, refused: Option<&'static str>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
+
+    /// What opens connections, with the password of now.
+    pub(crate) fn client(&self) -> RedisResult<redis::Client> {
+        self.address.latest()
+    }
+
     /// Opens a connection of one's own.
     pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
@@ -154,9 +170,8 @@ impl Link {
             // Each use has its own deadline: a reader's is longer than a command's.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_BUFFER);
-        let connecting = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
+        let client = self.client()?;
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
         within(self.config.connect_timeout, connecting).await
     }
 
@@ -168,6 +183,7 @@ impl Link {
             let wait = match self.establish().await {
                 Ok(()) => {
                     tracing::info!("connected to redis");
+                    self.set_refused(None);
                     (failing, backoff) = (false, Backoff::default());
                     tokio::select! {
                         () = shutdown.cancelled() => return,
@@ -179,10 +195,12 @@ impl Link {
                     Duration::ZERO
                 }
                 Err(error) => {
-                    if !failing {
-                        tracing::warn!(error = %error, "redis is not reachable; going on without it");
+                    let refused = refusal(&error);
+                    if !failing || refused != self.refused() {
+                        tracing::warn!(error = %error, reason = refused, "redis is not reachable; going on without it");
                     }
                     failing = true;
+                    self.set_refused(refused);
                     backoff.failed()
                 }
             };
@@ -307,6 +325,28 @@ impl Link {
             .send_if_modified(|before| std::mem::replace(before, both) != both);
     }
 }
+
+/// What is refused until somebody changes something, and what to do.
+fn refusal(error: &redis::RedisError) -> Option<&'static str> {
+    if matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+        || error.kind() == redis::ErrorKind::AuthenticationFailed
+    {
+        return Some(
+            "it refuses user or password: mend redis.password_file, or what redis.url says",
+        );
+    }
+    if error.code() == Some("NOPERM") {
+        return Some("its user lacks a right: allow it all commands on our keys and channels");
+    }
+    // The library shares its causes.
+    let shared = std::error::Error::source(error)?.downcast_ref::<Shared>()?;
+    let inner = shared.downcast_ref::<std::io::Error>()?.get_ref()?;
+    inner.is::<rustls::Error>().then_some(
+        "its certificate is not accepted: see the log, redis.ca_file, and the host of redis.url",
+    )
+}
+
+type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
 
 /// A field of what the server says of itself.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {

@@ -67,7 +67,8 @@ impl Subscriber {
     }
 
     async fn connect(&mut self) -> RedisResult<(PubSubSink, PubSubStream)> {
-        let connecting = self.link.client.get_async_pubsub();
+        let client = self.link.client()?;
+        let connecting = client.get_async_pubsub();
         let pubsub = within(self.link.config.connect_timeout, connecting).await?;
         let (mut sink, stream) = pubsub.split();
         let channels = self.hub.begin(&mut self.orders);

@@ -1,18 +1,32 @@
 //! Settings of the connection to Postgres, shared by every process.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `[postgres]`: where tasks live.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Connection URL. Of several hosts the primary is found, also after a failover. A pooler in
     /// between must keep sessions together (PgBouncer: `pool_mode = session`); another is refused.
+    /// `sslmode` is `disable`, `prefer` (the default: encrypted where the server offers it, whoever
+    /// it is), `require`, `verify-ca` or `verify-full` (the certificate must be signed by
+    /// `sslrootcert`, or by an authority that this machine trusts, and be for this host).
     pub url: String,
+    /// File with the password, for secrets that are mounted; it wins over one in the URL. Read for
+    /// each new connection, so a change needs no restart. A line break at its end does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// File (PEM) with the certificates of authorities, as `sslrootcert` in the URL; needs
+    /// `sslmode=require` or more, which then checks the server's certificate and its host name
+    /// (`verify-ca`: not its name). Read when the process starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
     /// Connections this process keeps at most.
     pub pool_size: usize,
     /// How long one connection attempt may take, for each host of the URL.
@@ -43,10 +57,22 @@ pub struct Config {
     pub expired_grace: Duration,
 }
 
+/// Without the URL, which may hold a password.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("pool_size", &self.pool_size)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             url: "postgres://localhost/mcp_tasks".to_owned(),
+            password_file: None,
+            ca_file: None,
             pool_size: 16,
             connect_timeout: Duration::from_secs(3),
             statement_timeout: Duration::from_secs(5),
@@ -63,8 +89,12 @@ impl Config {
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if let Err(error) = self.url.parse::<tokio_postgres::Config>() {
-            problems.push(format!("postgres.url: not a Postgres URL: {error}"));
+        problems.extend(crate::tls::read(self).err());
+        if let Some(file) = &self.password_file
+            && let Err(error) = std::fs::read_to_string(file)
+        {
+            let file = file.display();
+            problems.push(format!("postgres.password_file: {file}: {error}"));
         }
         if self.pool_size == 0 {
             problems.push("postgres.pool_size: must be at least 1".to_owned());

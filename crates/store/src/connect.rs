@@ -5,8 +5,10 @@
 //! refuses packets with `options`.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::Connect;
@@ -14,10 +16,13 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::error::Fault;
 use crate::pool::sql;
+use crate::refusal::Refusal;
+use crate::tls;
 use crate::{Config, Error, Store};
 
 /// An idle connection is probed after this, and then as often as below.
@@ -31,6 +36,9 @@ const ROUNDS: usize = 3;
 pub(crate) struct Connector {
     /// One host each.
     hosts: Vec<tokio_postgres::Config>,
+    /// `None`: never encrypted.
+    tls: Option<MakeRustlsConnect>,
+    password: Option<PasswordFile>,
     /// Where the next connection is tried first: the last host that worked.
     first: AtomicUsize,
     connect_timeout: Duration,
@@ -41,12 +49,10 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// # Errors
-    /// [`Error::Schema`] when the URL cannot be read.
+    /// [`Error::Schema`] when the URL, or a file that the settings name, cannot be read.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let mut postgres: tokio_postgres::Config = config
-            .url
-            .parse()
-            .map_err(|e| Error::Schema(format!("postgres.url: {e}")))?;
+        let (mut postgres, tls) = tls::read(config).map_err(Error::Schema)?;
+        let password = config.password_file.as_deref().map(PasswordFile::new);
         postgres
             .application_name("mcp-tasks")
             .connect_timeout(config.connect_timeout)
@@ -62,6 +68,8 @@ impl Connector {
         let (statement, idle) = (config.statement_timeout, config.statement_timeout / 2);
         Ok(Self {
             hosts: single_hosts(&postgres),
+            tls,
+            password: password.transpose().map_err(Error::Schema)?,
             first: AtomicUsize::new(0),
             connect_timeout: config.connect_timeout,
             statement_timeout: crate::config::ms(statement).to_string(),
@@ -78,7 +86,22 @@ impl Connector {
 
     /// Tries every host once. Without a limit for the last of them, which is the caller's to set.
     async fn open(&self) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+        let (client, driver) = self.open_bare().await?;
+        let settings: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] = [
+            (&self.statement_timeout, Type::TEXT),
+            (&self.idle_timeout, Type::TEXT),
+        ];
+        client.query_typed(sql!("session"), &settings).await?;
+        Ok((client, driver))
+    }
+
+    /// The same, and the session stays as Postgres makes it.
+    pub(crate) async fn open_bare(
+        &self,
+    ) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
         let (hosts, begin) = (self.hosts.len(), self.first.load(Ordering::Relaxed));
+        // Says more than that another host is away.
+        let mut refused = None;
         for turn in 0.. {
             let at = (begin + turn) % hosts;
             // Also where a caller gives up here, the next one begins elsewhere.
@@ -97,7 +120,8 @@ impl Connector {
                     self.first.store(at, Ordering::Relaxed);
                     return Ok(opened);
                 }
-                Some(Err(error)) if is_last => return Err(error),
+                Some(Err(error)) if is_last => return Err(refused.unwrap_or(error)),
+                Some(Err(error)) if Refusal::is(&error) => refused = Some(error),
                 Some(Err(_)) | None => {}
             }
         }
@@ -108,19 +132,67 @@ impl Connector {
         &self,
         host: &tokio_postgres::Config,
     ) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-        let (client, connection) = host.connect(NoTls).await?;
-        let driver = self.drivers.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = %error, "a connection to postgres ended");
+        let with_password = match &self.password {
+            None => None,
+            Some(file) => {
+                let mut host = host.clone();
+                host.password(file.current().await);
+                Some(host)
             }
-        });
-        let settings: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] = [
-            (&self.statement_timeout, Type::TEXT),
-            (&self.idle_timeout, Type::TEXT),
-        ];
-        client.query_typed(sql!("session"), &settings).await?;
-        Ok((client, driver))
+        };
+        let host = with_password.as_ref().unwrap_or(host);
+        Ok(match &self.tls {
+            None => {
+                let (client, connection) = host.connect(NoTls).await?;
+                (client, self.drivers.spawn(drive(connection)))
+            }
+            Some(tls) => {
+                let (client, connection) = host.connect(tls.clone()).await?;
+                (client, self.drivers.spawn(drive(connection)))
+            }
+        })
     }
+}
+
+async fn drive(connection: impl Future<Output = Result<(), tokio_postgres::Error>>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(error = %error, "a connection to postgres ended");
+    }
+}
+
+/// A password that may change while this process runs: it is read for each new connection.
+struct PasswordFile {
+    path: PathBuf,
+    /// As it was last read; for when it cannot be read just now.
+    last: Mutex<String>,
+}
+
+impl PasswordFile {
+    fn new(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("postgres.password_file: {}: {error}", path.display()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            last: Mutex::new(trimmed(&text)),
+        })
+    }
+
+    async fn current(&self) -> String {
+        let read = tokio::fs::read_to_string(&self.path).await;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Ok(text) => *last = trimmed(&text),
+            Err(error) => {
+                tracing::warn!(error = %error, path = %self.path.display(), "postgres.password_file cannot be read: going on with what it held");
+            }
+        }
+        last.clone()
+    }
+}
+
+/// Editors end files with a line break.
+fn trimmed(text: &str) -> String {
+    text.trim_end_matches(['\r', '\n']).to_owned()
 }
 
 impl Connect for Connector {
@@ -225,10 +297,8 @@ pub(crate) async fn check_sessions(config: &Config) -> Result<(), Error> {
     let same = match tokio::time::timeout(connector.patience() * 2, looking).await {
         Ok(Ok(same)) => same,
         Ok(Err(error)) => {
-            return Err(match Fault::from(error) {
+            return Err(match Fault::connecting(error) {
                 Fault::Transient(source) => Error::Unavailable(source),
-                // Refused for good; but it is not a fault of this program.
-                Fault::Final(Error::Bug(source)) => Error::Unavailable(source),
                 Fault::Final(error) => error,
             });
         }

@@ -3,6 +3,8 @@
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
+use crate::refusal::Refusal;
+
 /// What went wrong, by what the caller can do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -48,13 +50,47 @@ impl From<Error> for Fault {
 impl From<PoolError> for Fault {
     fn from(error: PoolError) -> Self {
         match error {
-            PoolError::Backend(error) => match Self::from(error) {
-                // A refused connection (wrong password, no such database) is not mended by
-                // waiting, but it is not a fault of this program either.
-                Self::Final(Error::Bug(source)) => Self::Final(Error::Unavailable(source)),
-                other => other,
-            },
+            PoolError::Backend(error) => Self::connecting(error),
             other => Self::Transient(Box::new(other)),
+        }
+    }
+}
+
+impl Fault {
+    /// Why there is no connection.
+    pub(crate) fn connecting(error: tokio_postgres::Error) -> Self {
+        let error = match Refusal::of(error) {
+            Ok(refusal) => return Self::Final(Error::Unavailable(Box::new(refusal))),
+            Err(error) => error,
+        };
+        match Self::from(error) {
+            // Not mended by waiting, but not a fault of this program either.
+            Self::Final(Error::Bug(source)) => Self::Final(Error::Unavailable(source)),
+            other => other,
+        }
+    }
+}
+
+impl Error {
+    /// What Postgres refuses until somebody changes something, if that is why it is unavailable.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Unavailable(source) => source.downcast_ref(),
+            Self::Timeout(_) | Self::Corrupt { .. } | Self::Schema(_) | Self::Bug(_) => None,
+        }
+    }
+}
+
+impl Error {
+    /// Its class, for traces.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "unavailable",
+            Self::Timeout(_) => "timeout",
+            Self::Corrupt { .. } => "corrupt",
+            Self::Schema(_) => "schema",
+            Self::Bug(_) => "bug",
         }
     }
 }
@@ -70,6 +106,9 @@ impl From<tokio_postgres::Error> for Fault {
         };
         if *code == SqlState::QUERY_CANCELED {
             return Self::Final(Error::Timeout(Box::new(error)));
+        }
+        if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+            return Self::connecting(error);
         }
         let transient = ["08", "53"]
             .iter()

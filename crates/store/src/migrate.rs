@@ -5,8 +5,10 @@ use std::time::Duration;
 use semver::Version;
 use sha2::{Digest, Sha256};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
+use tokio_util::task::AbortOnDropHandle;
 
+use crate::connect::Connector;
 use crate::error::{Error, Fault};
 use crate::pool::{sql, with_connection};
 use crate::{Config, Store};
@@ -90,19 +92,11 @@ fn is_locked(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
 }
 
 async fn migrate_all(config: &Config) -> Result<Migrated, Fault> {
-    let postgres: tokio_postgres::Config = config
-        .url
-        .parse()
-        .map_err(|e| Error::Schema(format!("postgres.url: {e}")))?;
-    let (client, connection) = postgres.connect(NoTls).await?;
-    // The connection is driven beside the work and ends with it; nothing is spawned.
-    tokio::select! {
-        driven = connection => {
-            driven?;
-            Err(Error::Schema("the connection closed during the migration".to_owned()).into())
-        }
-        migrated = under_lock(&client) => migrated,
-    }
+    // Without our limits: a statement of a migration may take long.
+    let opened = Connector::new(config)?.open_bare().await;
+    let (client, driver) = opened.map_err(Fault::connecting)?;
+    let _driver = AbortOnDropHandle::new(driver);
+    under_lock(&client).await
 }
 
 async fn under_lock(client: &Client) -> Result<Migrated, Fault> {
