@@ -76,7 +76,9 @@ pub use operate_audit::{Audit, AuditFilter, AuditTask};
 pub use operate_doctor::{ServerFacts, SweepFacts};
 pub use operate_fleet::{Introduction, Pause, PauseScope, QueueState, ToolState, WorkerState};
 pub use operate_list::{TaskAct, TaskFilter, TaskSummary};
-pub use operate_show::{Delivered, InputShown, StepShown, TaskShown, Told, TombstoneShown};
+pub use operate_show::{
+    AttemptShown, Delivered, InputShown, StepShown, TaskShown, Told, TombstoneShown,
+};
 pub use read::Lookup;
 pub use refusal::Refusal;
 pub use rights::MissingRights;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use semver::Version;
 use sha2::{Digest, Sha256};
-use tokio_postgres::error::SqlState;
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::connect::Connector;
@@ -36,6 +36,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (3, "0003_validate_undo"),
     (4, "0004_add_alerts"),
     (5, "0005_add_operations"),
+    (6, "0006_add_attempts"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

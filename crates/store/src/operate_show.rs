@@ -93,10 +93,31 @@ pub struct TaskShown {
     pub trace_context: Option<bytes::Bytes>,
     /// Sizes of arguments and result.
     pub bytes: (i32, Option<i32>),
+    /// How its earlier attempts ended, in order; of very many the last ones.
+    pub attempts: Vec<AttemptShown>,
     /// Its steps, in order.
     pub steps: Vec<StepShown>,
     /// Its questions, in order.
     pub inputs: Vec<InputShown>,
+}
+
+/// An attempt that another one followed, or will.
+#[derive(Clone, Debug)]
+pub struct AttemptShown {
+    /// Which, from 1.
+    pub attempt: i32,
+    /// Its worker.
+    pub worker: Option<String>,
+    /// It undid finished steps.
+    pub undoing: bool,
+    /// When it began, if its worker said so.
+    pub claimed_at: Option<SystemTime>,
+    /// When it ended; a lost one, when its lease ran out.
+    pub ended_at: SystemTime,
+    /// `lost`, `retried`, `released`, `parked`, `failed` or `stopped`.
+    pub how: String,
+    /// Why.
+    pub reason: Option<String>,
 }
 
 /// A step without its output.
@@ -198,11 +219,14 @@ impl Store {
             let Some(task) = connection.query_opt(&statement, &[&uuid]).await? else {
                 return Ok(None);
             };
+            let statement = connection.prepare_cached(sql!("show_attempts")).await?;
+            let attempts = connection.query(&statement, &[&uuid]).await?;
             let statement = connection.prepare_cached(sql!("show_steps")).await?;
             let steps = connection.query(&statement, &[&uuid]).await?;
             let statement = connection.prepare_cached(sql!("show_inputs")).await?;
             let inputs = connection.query(&statement, &[&uuid]).await?;
             Ok::<_, Fault>(Some(TaskShown {
+                attempts: attempts.iter().map(attempt).collect(),
                 steps: steps.iter().map(step).collect(),
                 inputs: inputs.iter().map(input).collect(),
                 ..shown(id, &task)
@@ -310,8 +334,21 @@ fn shown(id: TaskId, row: &tokio_postgres::Row) -> TaskShown {
         reason: reason(row),
         trace_context: row::bytes(row, "trace_context"),
         bytes: (row.get("arguments_bytes"), row.get("result_bytes")),
+        attempts: Vec::new(),
         steps: Vec::new(),
         inputs: Vec::new(),
+    }
+}
+
+fn attempt(row: &tokio_postgres::Row) -> AttemptShown {
+    AttemptShown {
+        attempt: row.get("attempt"),
+        worker: row.get("worker"),
+        undoing: row.get("undoing"),
+        claimed_at: row.get("claimed_at"),
+        ended_at: row.get("ended_at"),
+        how: row.get("how"),
+        reason: row.get("reason"),
     }
 }
 

@@ -14,6 +14,7 @@ pub mod operator;
 pub mod queues;
 pub mod tasks;
 mod tasks_act;
+mod tasks_attempts;
 mod tasks_show;
 pub mod tools;
 pub mod worker;
@@ -29,7 +30,7 @@ use crate::monitor;
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -52,21 +53,33 @@ async fn neighbours(process: &Process, later: &[&'static str]) -> Result<(Store,
     for name in later.iter().chain(&monitor::CHECKS) {
         drop(process.health.check(name));
     }
+    let mut told = String::new();
     loop {
         let asked_to_end = || Failure::from("asked to end while starting");
         let checked = tokio::select! {
             () = process.shutdown.cancelled() => return Err(asked_to_end()),
-            checked = store.check_schema() => checked,
+            checked = fit(&store) => checked,
         };
-        // Postgres being away is waited for; a schema that does not fit is not.
-        match checked {
-            Ok(()) => break,
+        let (reason, refused) = match checked {
+            Ok(None) => break,
+            Ok(Some(missing)) => (missing.clone(), Some(missing)),
+            // Postgres being away is waited for; a schema that does not fit is not.
             Err(error @ store::Error::Schema(_)) => return Err(error.into()),
             Err(error) => {
-                tracing::warn!(error = chain(&error), "waiting for postgres");
-                starting.not_ready(error.to_string());
+                let reason = monitor::reason(&error);
+                if error.refusal().is_none() {
+                    tracing::warn!(error = chain(&error), "waiting for postgres");
+                } else if told != reason {
+                    tracing::error!(
+                        error = chain(&error),
+                        "postgres refuses this process, which waits until that is mended"
+                    );
+                }
+                reason
             }
-        }
+        };
+        starting.not_ready(&reason);
+        told = reason;
         tokio::select! {
             () = process.shutdown.cancelled() => return Err(asked_to_end()),
             () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
@@ -74,4 +87,29 @@ async fn neighbours(process: &Process, later: &[&'static str]) -> Result<(Store,
     }
     starting.ready();
     Ok((store, queue))
+}
+
+/// Why no process can work on this Postgres as it is, if so.
+async fn fit(store: &Store) -> Result<Option<String>, store::Error> {
+    store.check_schema().await?;
+    let missing = store.missing_rights().await?;
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let list = list.join("; ");
+    if missing.iter().any(store::MissingRights::forbids_work) {
+        let reason =
+            format!("the role of postgres.url lacks {list}: grant that, or use the tables' owner");
+        tracing::error!(
+            reason,
+            "postgres refuses this process, which waits until that is mended"
+        );
+        return Ok(Some(reason));
+    }
+    tracing::warn!(
+        missing = list,
+        "the role of postgres.url lacks rights: what needs them will fail"
+    );
+    Ok(None)
 }

@@ -7,8 +7,8 @@ use protocol::TaskId;
 use serde_json::{Value, json};
 use store::{Audit, AuditFilter, TaskShown, Told, TombstoneShown};
 
-use super::Failure;
-use super::operator::{Desk, Output, at, at_maybe, object, one_line};
+use super::operator::{Desk, Output, at, at_maybe, object, one_line, table};
+use super::{Failure, tasks_attempts};
 
 /// Commands of operators that are shown, at most.
 const AUDITS: i64 = 100;
@@ -61,7 +61,15 @@ pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
             let timeline = events.iter().map(Event::to_json);
             let whole = object([
                 ("task", head),
-                ("attempt", task.as_ref().map_or(Value::Null, attempt)),
+                (
+                    "attempt",
+                    task.as_ref().map_or(Value::Null, tasks_attempts::current),
+                ),
+                (
+                    "attempts",
+                    task.as_ref()
+                        .map_or(Value::Null, |task| tasks_attempts::rows(task).into()),
+                ),
                 ("steps", task.as_ref().map_or(Value::Null, steps)),
                 ("questions", task.as_ref().map_or(Value::Null, questions)),
                 ("alerts", alerts(&told)),
@@ -72,6 +80,11 @@ pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
         Output::Table => {
             for (name, value) in head.as_object().into_iter().flatten() {
                 println!("{name:<18}  {}", plain(value));
+            }
+            let attempts = task.as_ref().map(tasks_attempts::rows);
+            if let Some(attempts) = attempts.filter(|attempts| !attempts.is_empty()) {
+                println!();
+                print!("{}", table(&tasks_attempts::COLUMNS, &attempts));
             }
             println!();
             for event in &events {
@@ -140,22 +153,6 @@ pub fn summary(task: &TaskShown) -> Value {
         (
             "traceparent",
             trace.map_or(Value::Null, |trace| trace["traceparent"].clone()),
-        ),
-    ])
-}
-
-fn attempt(task: &TaskShown) -> Value {
-    if task.attempt == 0 {
-        return Value::Null;
-    }
-    object([
-        ("number", json!(task.attempt)),
-        ("worker", json!(task.worker)),
-        ("claimed_at", at_maybe(task.claimed_at)),
-        ("lease_until", at_maybe(task.lease_until)),
-        (
-            "lease_over",
-            json!(task.lease_until.is_some().then_some(task.lease_over)),
         ),
     ])
 }
@@ -230,15 +227,9 @@ fn of_task(task: &TaskShown, events: &mut Vec<Event>) {
         ),
     );
     add(task.handed_out_at, "handed out", String::new());
-    if task.started_at != task.claimed_at {
-        add(task.started_at, "first attempt", String::new());
+    for (at, what, detail) in tasks_attempts::events(task) {
+        add(Some(at), what, detail);
     }
-    let worker = task.worker.as_deref().unwrap_or("?");
-    add(
-        task.claimed_at,
-        "claimed",
-        format!("attempt {} by worker {worker}", task.attempt),
-    );
     if task.phase.as_deref() == Some("running") || task.phase.as_deref() == Some("undoing") {
         let over = if task.lease_over { "has run out" } else { "" };
         add(task.lease_until, "lease ends", over.to_owned());

@@ -2,7 +2,9 @@
 -- TTL grows by the time the questions may wait, up to the tool's cap. Refused when a stop is
 -- requested. Two keys of one task are never the same (primary key). No row: repeated.sql tells a
 -- repeat from a refusal.
-WITH t AS (
+WITH mine AS (
+    SELECT claimed_at FROM tasks WHERE id = $1 AND attempt = $2 AND claim_token = $3
+), t AS (
     UPDATE tasks SET
         status = 'input_required', phase = 'parked', lease_until = NULL, claimed_at = NULL, journaled = true,
         parked_for = $4, rounds = rounds + 1, input_requests = $5,
@@ -15,7 +17,11 @@ WITH t AS (
     WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running'
       AND stop_requested_at IS NULL AND open_step IS NULL
       AND (expires_at IS NULL OR expires_at > now())
-    RETURNING id
+    RETURNING id, attempt, claimed_by
+), archived AS (
+    INSERT INTO attempts (task_id, attempt, worker, undoing, claimed_at, ended_at, how)
+    SELECT t.id, t.attempt, t.claimed_by, false, mine.claimed_at, now(), 'parked' FROM t, mine
+    ON CONFLICT DO NOTHING
 ), i AS (
     INSERT INTO inputs (task_id, key, seq, attempt, request, default_response, asked_at, deadline_at)
     SELECT t.id, v.key, v.seq, $2, v.request, v.default_response, now(), now() + v.wait_ms * interval '1 millisecond'

@@ -8,7 +8,8 @@ WITH v AS (
     -- All that is decided from is read under the lock: a statement reads unlocked rows as of its
     -- start, which may be before the step was opened that the lock waited for.
     SELECT t.id, t.open_step, t.work_ms_max, t.stop_detail, t.tool_version, t.tries, t.last_error,
-        t.has_undo, t.phase, t.stop_reason, CASE
+        t.has_undo, t.phase, t.stop_reason, t.attempt, t.claimed_by, t.claimed_at,
+        CASE WHEN t.lease_until < now() THEN t.lease_until END AS lost_at, CASE
         WHEN t.open_step IS NOT NULL THEN 'step_in_doubt'
         WHEN t.stop_reason = 'expired' THEN 'task_expired'
         WHEN t.stop_reason IS NOT NULL THEN t.stop_reason
@@ -22,7 +23,7 @@ WITH v AS (
             AND $4::bigint >= $5::bigint AND pg_postmaster_start_time() < now() - $5::bigint * interval '1 millisecond')
     ORDER BY t.id FOR NO KEY UPDATE OF t
 ), said AS (
-    SELECT id, reason, open_step, has_undo, phase, stop_reason,
+    SELECT stopped.*,
         CASE WHEN reason IN ('cancelled', 'abandoned') THEN 'cancelled' ELSE 'failed' END AS status, CASE reason
         WHEN 'step_in_doubt' THEN format('step "%s" started and its end is unknown: it may have taken effect', open_step)
         WHEN 'task_expired' THEN 'the task expired before its work was done: ttlMs ran out'
@@ -33,6 +34,13 @@ WITH v AS (
         WHEN 'attempts_exhausted' THEN format('gave up after %s tries: %s', tries + 1, coalesce(last_error, 'the worker was lost'))
         ELSE 'cancelled' END AS message
     FROM stopped
+), archived AS (
+    -- The attempt that ran the tool; the one that undoes comes after it.
+    INSERT INTO attempts (task_id, attempt, worker, undoing, claimed_at, ended_at, how, reason)
+    SELECT id, attempt, claimed_by, false, claimed_at, coalesce(lost_at, now()),
+        CASE WHEN lost_at IS NULL THEN 'stopped' ELSE 'lost' END, reason
+    FROM said WHERE has_undo AND phase = 'running'
+    ON CONFLICT DO NOTHING
 )
 UPDATE tasks t SET
     -- As it is under the lock, and so no change. The table's constraints are checked first with the

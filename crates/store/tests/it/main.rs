@@ -9,6 +9,7 @@
 extern crate mcp_tasks_store as store;
 
 mod alerts;
+mod attempts;
 mod cancel;
 mod claim;
 mod create;

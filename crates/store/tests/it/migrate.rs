@@ -115,7 +115,7 @@ async fn a_migration_that_finds_its_table_locked_gives_way_and_tries_again() {
         "DO $$ DECLARE name text; BEGIN
             FOR name IN SELECT tablename FROM pg_tables
                 WHERE schemaname = 'public' AND tablename NOT LIKE 'schema%'
-            LOOP EXECUTE format('DROP TABLE %I', name); END LOOP;
+            LOOP EXECUTE format('DROP TABLE %I CASCADE', name); END LOOP;
         END $$",
     )
     .await

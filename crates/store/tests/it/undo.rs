@@ -206,20 +206,6 @@ async fn a_worker_lost_while_undoing_writes_nothing_more() {
     );
 }
 
-/// Release 0.1.0 knows no undo: Postgres refuses that it ends such a task.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_knows_no_undo_cannot_end_the_task() {
-    let world = World::new().await;
-    let claim = done(&world, &["a"]).await;
-    let end = format!(
-        "UPDATE tasks SET status = 'cancelled', phase = NULL, finished_at = now() WHERE id = '{}'",
-        claim.id()
-    );
-    let refused = world.raw().await.batch_execute(&end).await.unwrap_err();
-    let constraint = refused.as_db_error().and_then(|e| e.constraint());
-    assert_eq!(constraint, Some("tasks_undone_before_end"));
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_worker_fails_a_tool_that_is_not_tried_again() {
     let world = World::new().await;
