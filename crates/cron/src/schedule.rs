@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use telemetry::Health;
+use telemetry::{Beat, Health};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
@@ -15,6 +15,10 @@ const LEASE_MIN: Duration = Duration::from_secs(6);
 /// However short its interval is, a sweep may fail for this long before that is a matter.
 const OVERDUE_MIN: Duration = Duration::from_secs(15);
 
+/// A schedule that has not come round for so long is stuck.
+const LOOP_AGE_MAX: Duration = Duration::from_secs(30);
+/// Between two signs of life of it.
+const TURN: Duration = Duration::from_secs(1);
 /// How long it may take to say that this process leads no more.
 const RESIGN: Duration = Duration::from_secs(1);
 /// How long a batch under way may take once the process shall end; any can be left half way.
@@ -22,7 +26,21 @@ const LAST_BATCH: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(parts: &Parts, health: &Health, table: Vec<Sweep>) {
     let holder = Uuid::new_v4();
-    join_all(table.iter().map(|sweep| keep(parts, health, sweep, holder))).await;
+    let alive = health.liveness("schedule", LOOP_AGE_MAX);
+    let sweeps = join_all(table.iter().map(|sweep| keep(parts, health, sweep, holder)));
+    tokio::select! {
+        _ended = sweeps => {}
+        () = turn(&alive) => unreachable!("it turns for ever"),
+    }
+}
+
+/// Shows that the schedule comes round, beside the sweeps and in the same task: one that neither
+/// awaits nor returns keeps all of them. One that only fails, or waits, shows in readiness.
+async fn turn(alive: &Beat) {
+    loop {
+        alive.beat();
+        tokio::time::sleep(TURN).await;
+    }
 }
 
 /// One sweep for as long as the process lives.

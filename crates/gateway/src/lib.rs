@@ -65,6 +65,9 @@ use crate::waiters::{Left, Waiters};
 /// After the last connection has ended: how long what is left to be recorded may take.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
+/// A loop that has not come round for so long is stuck: accepting connections waits for nothing.
+const LOOP_AGE_MAX: Duration = Duration::from_secs(30);
+
 /// Why a gateway cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -161,10 +164,11 @@ impl Gateway {
         let ended = CancellationToken::new();
         let background = TaskTracker::new();
         spawn_background(&shared, &background, (left, marks, self.catalogue), &ended);
+        let alive = self.health.liveness("accept", LOOP_AGE_MAX);
         background.spawn(leave(Arc::clone(&shared), self.health, ended.clone()));
         tracing::info!(address = %address, "serving");
 
-        serve::serve(Arc::clone(&shared), listener).await;
+        serve::serve(Arc::clone(&shared), listener, alive).await;
         // What was being committed for callers that are gone, then what is left to record.
         shared.tracker.close();
         background.close();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use telemetry::Beat;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// After the listener refused (out of file descriptors, most likely): spinning frees none.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Between two signs of life of the loop that accepts.
+const TURN: Duration = Duration::from_secs(1);
 
 /// Runs what HTTP/2 connections spawn as tasks that the drain waits for.
 #[derive(Clone)]
@@ -42,8 +45,9 @@ where
     }
 }
 
-/// Accepts until `shared.closing`, and returns when all connections have ended.
-pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
+/// Accepts until `shared.closing`, and returns when all connections have ended. `alive`: as long as
+/// it accepts.
+pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, alive: Beat) {
     let limits = &shared.config.limits;
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
@@ -54,11 +58,12 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
         cut: cut.clone(),
     });
     let places = Arc::new(Semaphore::new(limits.connections_max));
-    while let Some((stream, place)) = accept(&shared, &listener, &places).await {
+    while let Some((stream, place)) = accept(&shared, (&listener, &alive), &places).await {
         let server = Arc::clone(&server);
         connections.spawn(server.connection(Arc::clone(&shared), stream, place));
     }
     drop(listener);
+    alive.stop();
     connections.close();
     let deadline = shared.config.drain_deadline;
     let farewell = FAREWELL.min(deadline / 4);
@@ -90,7 +95,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
 /// The next connection and its place; `None` when no more are taken.
 async fn accept(
     shared: &Shared,
-    listener: &TcpListener,
+    (listener, alive): (&TcpListener, &Beat),
     places: &Arc<Semaphore>,
 ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let accepting = async {
@@ -110,7 +115,19 @@ async fn accept(
     tokio::select! {
         biased;
         () = shared.closing.cancelled() => None,
-        accepted = accepting => Some(accepted),
+        accepted = accepting => {
+            alive.beat();
+            Some(accepted)
+        }
+        // Nobody comes, or no place is free: it still comes round.
+        () = turn(alive) => unreachable!("it turns for ever"),
+    }
+}
+
+async fn turn(alive: &Beat) {
+    loop {
+        alive.beat();
+        tokio::time::sleep(TURN).await;
     }
 }
 

@@ -212,8 +212,8 @@ impl Leases {
     }
 
     /// Renews the leases for as long as the worker lives.
-    pub(crate) async fn run(&self) {
-        tokio::join!(self.beat(), self.watch_clock());
+    pub(crate) async fn run(&self, alive: &telemetry::Beat) {
+        tokio::join!(self.beat(alive), self.watch_clock());
     }
 
     /// The tool of a job whose work should have ended long ago: it neither awaits nor returns,
@@ -235,7 +235,7 @@ impl Leases {
         self.stop_grace + DROPPED_WITHIN
     }
 
-    async fn beat(&self) {
+    async fn beat(&self, alive: &telemetry::Beat) {
         let interval = self.store.config().heartbeat;
         // A heartbeat that waits for longer than the next one is of no use.
         let store = self.store.with_wait(interval);
@@ -244,6 +244,7 @@ impl Leases {
                 () = tokio::time::sleep(interval) => {}
                 () = self.beat_now.notified() => {}
             }
+            alive.beat();
             let jobs = self.all();
             if jobs.is_empty() {
                 continue;

@@ -112,8 +112,9 @@ use store::Store;
 use telemetry::{Health, Registry};
 use uuid::Uuid;
 
-/// Polls of Redis last 2 s at most; a worker that has not polled for so long does nothing.
-const POLL_AGE_MAX: Duration = Duration::from_secs(30);
+/// A loop that has not come round for so long is stuck. A turn of any of them takes seconds at most,
+/// also while Redis and Postgres hang; and a restart costs running jobs more than a late one.
+const LOOP_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// A tool counts as stuck when it was seen so, once a second, this many times in a row.
 const STUCK_LOOKS: u32 = 3;
@@ -200,11 +201,14 @@ impl Worker {
             published: self.health.check("tools"),
         };
         let leases = parts.leases.clone();
+        // As long as a lease, where that is longer: heartbeats are then further apart.
+        let lease = parts.store.config().lease;
+        let beating = self.health.liveness("heartbeat", LOOP_AGE_MAX.max(lease));
         let puller = pull::Puller {
             parts,
             tools: self.tools,
             name,
-            alive: self.health.liveness("poll", POLL_AGE_MAX),
+            alive: self.health.liveness("poll", LOOP_AGE_MAX),
         };
         let ending = shutdown.child_token();
         let pulling = puller.run(ending.clone());
@@ -229,7 +233,7 @@ impl Worker {
                 }
             }
         };
-        let background = async { tokio::join!(publisher.run(), leases.run()) };
+        let background = async { tokio::join!(publisher.run(), leases.run(&beating)) };
         let work = async {
             tokio::pin!(pulling, watching);
             tokio::select! {

@@ -151,7 +151,9 @@ impl Puller {
             tools: Some(&tools),
             limit,
         };
-        match self.parts.store.unhinted(&filter).await {
+        // Asked again soon: waiting for long would only keep the loop.
+        let store = self.parts.store.with_wait(FALLBACK_PAUSE);
+        match store.unhinted(&filter).await {
             Ok(found) => {
                 self.alive.beat();
                 for job in found {
@@ -169,7 +171,11 @@ impl Puller {
                     });
                 }
             }
-            Err(error) => tracing::warn!(error = ?error, "neither redis nor postgres has work"),
+            Err(error) => {
+                // The loop came round: what it asks being away is no reason to restart it.
+                self.alive.beat();
+                tracing::warn!(error = ?error, "neither redis nor postgres has work");
+            }
         }
     }
 
