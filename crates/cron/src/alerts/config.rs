@@ -124,15 +124,22 @@ impl Config {
             let uri = receiver.url.parse::<Uri>().ok();
             let scheme = uri.as_ref().and_then(Uri::scheme_str);
             if !matches!(scheme, Some("http" | "https")) {
-                problems.push(format!(
-                    "{}: {:?} is not http://… or https://…",
-                    field("url"),
-                    receiver.url
-                ));
+                problems.push(if receiver.url.is_empty() {
+                    format!("{}: missing: where the receiver is", field("url"))
+                } else {
+                    format!("{}: not http://… or https://…", field("url"))
+                });
             }
-            if receiver.kind == Kind::Webhook
-                && let Err(problem) = super::webhook::key(&receiver.secret)
-            {
+            if receiver.kind != Kind::Webhook {
+                continue;
+            }
+            if receiver.secret.is_empty() {
+                problems.push(format!(
+                    "{}: missing: what is sent is signed with it; make one by \
+                     `openssl rand -base64 32`, and tell the receiver",
+                    field("secret")
+                ));
+            } else if let Err(problem) = super::webhook::key(&receiver.secret) {
                 problems.push(format!("{}: {problem}", field("secret")));
             }
         }
@@ -162,6 +169,20 @@ mod tests {
     #[test]
     fn the_default_is_valid() {
         assert_eq!(Config::default().validate(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_webhook_lacks_is_told() {
+        let mut config = Config::default();
+        config.receivers[0].kind = Kind::Webhook;
+        let problems = config.validate();
+        for field in ["url", "secret"] {
+            let told = format!("alerts.receivers[0].{field}: missing");
+            assert!(
+                problems.iter().any(|p| p.starts_with(&told)),
+                "{problems:?}"
+            );
+        }
     }
 
     #[test]
