@@ -13,6 +13,7 @@ mod once;
 mod schedule;
 mod sweeps;
 
+mod trace;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

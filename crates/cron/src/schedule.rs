@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use telemetry::{Beat, Health};
 use tokio::time::MissedTickBehavior;
+use tracing::Instrument;
 use uuid::Uuid;
 
-use crate::{Parts, Sweep, sweeps};
+use crate::{Parts, Sweep, trace};
 
 /// A leader that says nothing for this long is replaced. It says so three times as often, also
 /// in the middle of a long sweep; so this is how long a killed replica keeps a sweep waiting.
@@ -96,11 +97,15 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
     show_lead(parts, sweep, leading);
     if !leading {
         return Ok(());
+    let span = trace::sweep(sweep.name);
+    let running = (sweep.run)(parts.clone()).instrument(span.clone());
     }
     let started = Instant::now();
     let swept = tokio::select! {
-        swept = (sweep.run)(parts.clone()) => swept?,
+        swept = running => swept,
         // What is under way is left half way: another replica does it again.
+    trace::swept(&span, &swept);
+    let swept = swept?;
         replaced = lead_on(parts, sweep, (holder, lease)) => return replaced,
     };
     parts

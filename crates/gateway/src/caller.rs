@@ -48,7 +48,8 @@ impl Caller {
                 traceparent: meta.trace.traceparent,
                 tracestate: meta.trace.tracestate,
                 baggage: meta.trace.baggage,
-            },
+            }
+            .accepted(),
             progress_token: meta.progress_token,
             idempotency_key: meta.idempotency_key,
             reads_streams,

@@ -27,6 +27,7 @@ use crate::methods::{
 };
 use crate::metrics::Meter;
 use crate::reply::{Answer, Body, Finished, Reply};
+use crate::trace;
 
 /// The methods that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,13 +206,7 @@ async fn request_answer(
         headers,
         meter,
     };
-    let span = tracing::info_span!(
-        "request",
-        otel.kind = "server",
-        rpc.method = method.as_str(),
-        task.id = tracing::field::Empty,
-    );
-    telemetry::traces::set_parent_from(&span, &call.caller.trace);
+    let span = trace::request(method.as_str(), &call);
     Box::pin(carry_out(shared, method, call).instrument(span)).await
 }
 

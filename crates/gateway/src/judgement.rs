@@ -17,6 +17,7 @@ use crate::catalog::Entry;
 use crate::endpoint::{Call, one};
 use crate::error::Error;
 use crate::request_state::{Binding, State};
+use crate::trace;
 
 /// A call that may be carried out.
 pub(crate) struct Judged {
@@ -47,6 +48,7 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
         .await?
         .ok_or_else(unknown)?;
     let tool = &entry.tool;
+    trace::tool("tools/call", tool.spec.name());
     let policy = &tool.spec.policy;
     let arguments = params.arguments.as_deref();
     for param in &tool.param_headers {

@@ -88,12 +88,10 @@ impl ResponseForPanic for Panicked {
     type ResponseBody = Body;
 
     fn response_for_panic(&mut self, panic: Box<dyn Any + Send>) -> Response<Body> {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("not a text");
-        tracing::error!(panic = text, "request panicked");
+        tracing::error!(
+            panic.text = telemetry::panic_text(&*panic),
+            "request panicked"
+        );
         self.0.panics.inc();
         let error = ErrorObject::internal("the server failed", "internal");
         let mut response = Response::new(Body::of(jsonrpc::error_response(None, &error)));

@@ -33,6 +33,7 @@ mod request_state;
 mod serve;
 mod stream;
 mod sync;
+mod trace;
 mod view;
 mod waiters;
 

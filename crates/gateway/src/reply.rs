@@ -17,6 +17,7 @@ use crate::deliveries::Mark;
 use crate::error::Error;
 use crate::metrics::Meter;
 use crate::stream::{EventStream, Message, Next};
+use crate::trace;
 
 /// What a method answers when nothing is wrong with the request.
 #[derive(Clone, Debug)]
@@ -78,11 +79,13 @@ impl Finished {
         match result {
             Ok(Reply::Result { json, mark, label }) => {
                 meter.outcome(label);
+                trace::answered(label);
                 let id = id.expect("only requests are answered with a result");
                 Self::ok(jsonrpc::response(id, &json), mark)
             }
             Ok(Reply::Failed { error, mark, label }) => {
                 meter.outcome(label);
+                trace::failed(label);
                 Self::ok(jsonrpc::error_response_raw(id, &error), mark)
             }
             Err(error) => Self::refused(id, &error, meter),
@@ -103,6 +106,7 @@ impl Finished {
     fn refused(id: Option<&RequestId>, error: &Error, meter: &mut Meter) -> Self {
         let row = error.row();
         error.log(&row);
+        trace::refused(&row);
         meter.outcome(row.label);
         let mut headers = Vec::new();
         if let Some(seconds) = row.retry_after {

@@ -55,4 +55,21 @@ pub mod reason {
     /// The task was cancelled: what a repeat by idempotency key of a cancelled
     /// call is told, and the caller whose held call was stopped.
     pub const CANCELLED: &str = "cancelled";
+
+    /// All of them.
+    pub const ALL: [&str; 13] = [
+        TASK_EXPIRED,
+        INPUT_DEADLINE,
+        WORK_LIMIT,
+        ATTEMPTS_EXHAUSTED,
+        STEP_IN_DOUBT,
+        UNDO_FAILED,
+        VERSION_GONE,
+        JOURNAL_DRIFT,
+        JOURNAL_FULL,
+        TOOL_PANICKED,
+        WORKER_LOST,
+        TOOL_PAUSED,
+        CANCELLED,
+    ];
 }

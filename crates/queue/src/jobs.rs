@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::TaskId;
+use tracing::Span;
 
 use crate::backoff::random_name;
 use crate::error::Error;
@@ -111,8 +112,28 @@ impl Drop for Hint {
     }
 }
 
+/// The span of a hint on its way into Redis (OpenTelemetry's conventions for messaging); none where
+/// nobody's request or job gives it.
+fn span(lane: &Lane, id: TaskId) -> Span {
+    if !telemetry::traces::inside_span() {
+        return Span::none();
+    }
+    tracing::info_span!(
+        target: telemetry::traces::DETAIL,
+        "send",
+        otel.name = format!("send {}", lane.tool),
+        otel.kind = "producer",
+        messaging.system = "redis",
+        messaging.operation.name = "send",
+        "messaging.operation.type" = "send",
+        messaging.destination.name = format!("{}:{}", lane.tool, lane.version),
+        messaging.message.id = %id,
+    )
+}
+
 impl Link {
     pub(crate) async fn push(&self, lane: &Lane, id: TaskId) -> Result<(), Error> {
+        let span = span(lane, id);
         let shard = self.keys.shard(id);
         let mut invocation = self.scripts.push.key(self.keys.stream(shard, lane));
         invocation
@@ -128,6 +149,9 @@ impl Link {
             .observe(started.elapsed().as_secs_f64());
         let outcome = result.as_ref().map_or_else(Error::label, |_| "ok");
         self.metrics.pushes.with_label_values(&[outcome]).inc();
+        if result.is_err() {
+            telemetry::traces::failed(&span, outcome);
+        }
         self.epochs.learn(shard, result?);
         Ok(())
     }

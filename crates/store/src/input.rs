@@ -329,7 +329,7 @@ async fn apply(
     if left.is_empty() {
         let resume = transaction.prepare_cached(sql!("resume")).await?;
         transaction
-            .execute(&resume, &[&id.as_uuid(), &hint_epoch])
+            .execute(&resume, &[&id.as_uuid(), &hint_epoch, &answered.to_json()])
             .await?;
     } else {
         let object = requests_object(left.iter().map(|q| (q.key.as_str(), &q.request[..])));
@@ -340,3 +340,8 @@ async fn apply(
     }
     Ok(left.len())
 }
+        // The next attempt is linked to the request, or sweep, that let the task go on.
+        let answered = telemetry::TraceContext {
+            baggage: None,
+            ..telemetry::traces::current_context()
+        };

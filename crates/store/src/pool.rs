@@ -7,6 +7,8 @@ use deadpool_postgres::{
     ClientWrapper, Hook, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
 };
 
+use tracing::Span;
+
 use crate::connect::Connector;
 use crate::error::{Error, Fault};
 use crate::{Config, Store};
@@ -88,6 +90,7 @@ pub(crate) struct Tries<'a> {
     operation: &'static str,
     started: Instant,
     pause: Duration,
+    span: Span,
 }
 
 impl<'a> Tries<'a> {
@@ -98,6 +101,7 @@ impl<'a> Tries<'a> {
             operation,
             started: Instant::now(),
             pause: PAUSE_MIN,
+            span: span(operation),
         }
     }
 
@@ -153,6 +157,7 @@ impl<'a> Tries<'a> {
     pub(crate) async fn again(&mut self, fault: Fault) -> Result<(), Error> {
         let source = match fault {
             Fault::Final(error) => {
+                telemetry::traces::failed(&self.span, error.kind());
                 self.store.metrics.error(self.operation);
                 return Err(error);
             }
@@ -161,6 +166,7 @@ impl<'a> Tries<'a> {
         *lock(&self.store.outage) = Some(Instant::now());
         if self.started.elapsed() + self.pause > self.store.wait_max {
             self.store.metrics.error(self.operation);
+            telemetry::traces::failed(&self.span, "unavailable");
             return Err(Error::Unavailable(source));
         }
         self.store.metrics.retry(self.operation);
@@ -169,6 +175,23 @@ impl<'a> Tries<'a> {
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         Ok(())
     }
+}
+
+/// The span of one operation, repeats included (OpenTelemetry's conventions for database clients);
+/// it ends with the operation. None where nobody's request or job asks.
+fn span(operation: &'static str) -> Span {
+    if !telemetry::traces::inside_span() {
+        return Span::none();
+    }
+    tracing::info_span!(
+        target: telemetry::traces::DETAIL,
+        "postgres",
+        otel.name = operation,
+        otel.kind = "client",
+        db.system.name = "postgresql",
+        db.operation.name = operation,
+        db.query.summary = operation,
+    )
 }
 
 impl Store {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::EnvFilter;
 
 /// Logs, traces and the admin listener of one process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -157,8 +156,8 @@ impl Traces {
 }
 
 fn filter_problem(name: &str, filter: &str) -> Option<String> {
-    let error = EnvFilter::builder().parse(filter).err()?;
-    Some(format!("{name}: {filter:?} is not a filter: {error}"))
+    let told = crate::filter::check(filter)?;
+    Some(format!("{name}: {told}"))
 }
 
 #[cfg(test)]

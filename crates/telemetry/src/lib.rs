@@ -23,14 +23,19 @@
 
 pub mod admin;
 pub mod config;
+mod export;
+mod filter;
 pub mod health;
+mod lines;
 mod logs;
 pub mod metrics;
 mod process;
 pub mod traces;
 
 pub use config::Config;
+pub use filter::check as check_filter;
 pub use health::{Beat, Check, Health};
+pub use logs::panic_text;
 pub use metrics::Registry;
 pub use process::describe_process;
 pub use traces::TraceContext;
@@ -64,7 +69,7 @@ pub enum Error {
 /// Hold it in `main` until everything else has ended, and return from `main` rather than exit.
 #[must_use = "dropping it at once ends trace export"]
 pub struct Guard {
-    export: Option<traces::Export>,
+    export: Option<export::Export>,
 }
 
 impl Guard {
@@ -72,18 +77,19 @@ impl Guard {
     pub fn observe(&self, registry: &Registry) {
         match &self.export {
             Some(export) => export.observe(registry),
-            None => drop(traces::Metrics::prepared(registry)),
+            None => drop(export::Metrics::prepared(registry)),
         }
     }
 }
 
-/// Sets up logs and traces for the whole process, named `service` in traces.
+/// Sets up logs and traces for the whole process, named `service` in traces. From then on a panic is
+/// a log line.
 ///
 /// # Errors
 /// If a setting is wrong (see [`Config::validate`]), or logging is set up already.
 pub fn init(config: &Config, service: &'static str) -> Result<Guard, Error> {
     let export = match &config.traces.endpoint {
-        Some(endpoint) => Some(traces::Export::start(&config.traces, endpoint, service)?),
+        Some(endpoint) => Some(export::Export::start(&config.traces, endpoint, service)?),
         None => None,
     };
     let spans = export
@@ -95,5 +101,6 @@ pub fn init(config: &Config, service: &'static str) -> Result<Guard, Error> {
         .with(logs::layer(&config.logs)?)
         .try_init()
         .map_err(Error::AlreadySet)?;
+    logs::catch_panics();
     Ok(Guard { export })
 }

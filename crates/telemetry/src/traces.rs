@@ -1,55 +1,37 @@
-//! Trace context in and out of a process, and the export of spans over OTLP.
+//! Spans, and the trace context that travels into a process, out of it, and with a task.
 //!
 //! A job's span is a new root linked to the call's span: the call has been answered long before
 //! the work ends, and one trace of hours would never be complete.
-//!
-//! Exporting has its own thread and its own small runtime. Spans are handed over without waiting
-//! (dropped when the collector is slow), so tracing never blocks serving, and flushing can't
-//! deadlock on a process with one CPU.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use opentelemetry::baggage::BaggageExt;
 use opentelemetry::propagation::TextMapPropagator;
-use opentelemetry::trace::{TraceContextExt, TracerProvider};
-use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::WithExportConfig;
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
+use opentelemetry::trace::{SpanContext, Status, TraceContextExt};
+use opentelemetry::{Context, Value};
 use opentelemetry_sdk::propagation::{BaggagePropagator, TraceContextPropagator};
-use opentelemetry_sdk::trace::{
-    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanData, SpanExporter,
-};
-use tokio::runtime::{Handle, Runtime};
-use tracing::{Span, Subscriber};
+use serde_json::{Map, Value as Json};
+use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::Layer;
-use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::Traces;
-use crate::metrics::{IntCounterVec, Registry};
-use crate::{Error, logs};
+/// Target of spans that only traces show: log lines do not repeat what they say, and where no
+/// spans are exported they are not even made.
+pub const DETAIL: &str = "mcp_tasks::detail";
 
-crate::metrics! {
-    /// What became of exported spans.
-    pub(crate) struct Metrics {
-        /// Spans handed to the collector, by outcome (`ok`, `error`). Errors lose the spans.
-        spans: IntCounterVec = "mcp_tasks_telemetry_spans_exported_total" ["outcome"],
-    }
-}
+/// Target of spans of loops that mostly find nothing to do. What happens in them makes no spans of
+/// its own, and they are not exported at all if they were [`idle`].
+pub const LOOP: &str = "mcp_tasks::loop";
 
-impl Metrics {
-    /// Both outcomes exist from the start, also where nothing is exported.
-    pub(crate) fn prepared(registry: &Registry) -> Self {
-        let metrics = Self::new(registry);
-        for outcome in ["ok", "error"] {
-            metrics.spans.with_label_values(&[outcome]);
-        }
-        metrics
-    }
-}
+/// Marks a span that is not worth an export.
+pub(crate) const IDLE: &str = "mcp_tasks.idle";
+
+/// What is kept of a `traceparent` (bytes): a version may be longer than the first, not by much.
+const TRACEPARENT_BYTES_MAX: usize = 256;
+/// What is kept of a `tracestate` (bytes): what everybody has to pass on (W3C Trace Context §3.3.1.5).
+const TRACESTATE_BYTES_MAX: usize = 512;
+/// What is kept of a `baggage` (bytes): what everybody has to pass on (W3C Baggage §3.3.2).
+const BAGGAGE_BYTES_MAX: usize = 8192;
 
 /// A trace context as text, as it travels in `_meta` and in HTTP headers (W3C Trace Context,
 /// W3C Baggage).
@@ -64,6 +46,75 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
+    /// What may be kept and passed on of a context that a stranger sent: what is malformed or too
+    /// long is left out, and never anybody's error. `baggage` comes out as plain ASCII.
+    #[must_use]
+    pub fn accepted(self) -> TraceContext {
+        let within = |text: Option<String>, max: usize| text.filter(|text| text.len() <= max);
+        let short = TraceContext {
+            traceparent: within(self.traceparent, TRACEPARENT_BYTES_MAX),
+            tracestate: within(self.tracestate, TRACESTATE_BYTES_MAX),
+            baggage: within(self.baggage, BAGGAGE_BYTES_MAX),
+        };
+        if short == TraceContext::default() {
+            return short;
+        }
+        let context = short.extract();
+        let valid = context.span().span_context().is_valid();
+        let state = context.span().span_context().trace_state().header();
+        TraceContext {
+            traceparent: short.traceparent.filter(|_| valid),
+            tracestate: Some(state).filter(|state| valid && !state.is_empty() && is_plain(state)),
+            baggage: baggage(&context),
+        }
+    }
+
+    /// The trace id, 32 hexadecimal digits.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<&str> {
+        self.traceparent.as_deref()?.split('-').nth(1)
+    }
+
+    /// As it is kept with a task: a JSON object. `None` without a `traceparent`.
+    #[must_use]
+    pub fn to_json(&self) -> Option<String> {
+        let traceparent = self.traceparent.as_deref()?;
+        let mut members = Map::new();
+        members.insert("traceparent".to_owned(), traceparent.into());
+        for (name, value) in [("tracestate", &self.tracestate), ("baggage", &self.baggage)] {
+            if let Some(value) = value {
+                members.insert(name.to_owned(), value.as_str().into());
+            }
+        }
+        Some(Json::Object(members).to_string())
+    }
+
+    /// As it was kept; empty if that can't be read.
+    #[must_use]
+    pub fn from_json(json: &[u8]) -> TraceContext {
+        match serde_json::from_slice(json) {
+            Ok(json) => TraceContext::of(&json),
+            Err(_) => TraceContext::default(),
+        }
+    }
+
+    /// The trace of the request that let the task go on, as it was kept with it.
+    #[must_use]
+    pub fn answered(json: &[u8]) -> Option<TraceContext> {
+        let json: Json = serde_json::from_slice(json).ok()?;
+        json.get("answered").map(TraceContext::of)
+    }
+
+    fn of(json: &Json) -> TraceContext {
+        let text = |name: &str| json[name].as_str().map(str::to_owned);
+        TraceContext {
+            traceparent: text("traceparent"),
+            tracestate: text("tracestate"),
+            baggage: text("baggage"),
+        }
+        .accepted()
+    }
+
     fn carrier(&self) -> HashMap<String, String> {
         let fields = [
             ("traceparent", &self.traceparent),
@@ -81,212 +132,191 @@ impl TraceContext {
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier);
         BaggagePropagator::new().extract_with_context(&context, &carrier)
     }
+
+    fn span_context(&self) -> Option<SpanContext> {
+        self.traceparent.as_ref()?;
+        let context = self.extract();
+        let span = context.span().span_context().clone();
+        span.is_valid().then_some(span)
+    }
+}
+
+fn baggage(context: &Context) -> Option<String> {
+    if context.baggage().is_empty() {
+        return None;
+    }
+    let mut carrier = HashMap::new();
+    BaggagePropagator::new().inject_context(context, &mut carrier);
+    let text = carrier.remove("baggage")?;
+    is_plain(&text).then_some(text)
+}
+
+/// Fit for a header, an environment variable and a log.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// The context of the current span, to send along; all `None` where no spans are made (then the
 /// caller's own context is the one to pass on).
+#[must_use]
 pub fn current_context() -> TraceContext {
     context_of(&Span::current())
 }
 
 /// The context of `span`, to send along. Starts the span: set its parent first.
+#[must_use]
 pub fn context_of(span: &Span) -> TraceContext {
     let context = span.context();
     let mut carrier = HashMap::new();
     TraceContextPropagator::new().inject_context(&context, &mut carrier);
-    if !context.baggage().is_empty() {
-        BaggagePropagator::new().inject_context(&context, &mut carrier);
-    }
     let mut take = |name: &str| carrier.remove(name).filter(|value| !value.is_empty());
     TraceContext {
         traceparent: take("traceparent"),
         tracestate: take("tracestate"),
-        baggage: take("baggage"),
+        baggage: baggage(&context),
     }
 }
 
-/// Links `span` to a remote one, leaving it a root of its own. False if the context is absent or
-/// malformed: foreign text, so nothing worth a log line.
-pub fn link_span(span: &Span, traceparent: &str, tracestate: Option<&str>) -> bool {
-    let remote = TraceContext {
-        traceparent: Some(traceparent.to_owned()),
-        tracestate: tracestate.map(str::to_owned),
-        baggage: None,
+/// Links `span` to a remote one, leaving it a root of its own; `why` is told with the link. False
+/// if the context is absent or malformed: foreign text, so nothing worth a log line.
+///
+/// Said before the span is entered it also decides whether the span is sampled: as what it is
+/// linked to.
+pub fn link_span(span: &Span, remote: &TraceContext, why: &'static str) -> bool {
+    let Some(linked) = remote.span_context() else {
+        return false;
     };
-    let context = remote.extract();
-    let linked = context.span().span_context().clone();
-    let valid = linked.is_valid();
-    if valid {
-        span.add_link(linked);
-    }
-    valid
+    let why = opentelemetry::KeyValue::new("link.reason", why);
+    span.add_link_with_attributes(linked, vec![why]);
+    true
 }
 
-/// Makes a remote span the parent of `span`, which must not have been entered yet. False if the
-/// context is absent or malformed, or no spans are made.
+/// Makes a remote span the parent of `span`, which must not have been entered yet, and lets the
+/// remote baggage go on from there. False if there is no valid context, or no spans are made.
 pub fn set_parent_from(span: &Span, remote: &TraceContext) -> bool {
+    if *remote == TraceContext::default() {
+        return false;
+    }
     let context = remote.extract();
-    context.span().span_context().is_valid() && span.set_parent(context).is_ok()
+    let valid = context.span().span_context().is_valid();
+    let useful = valid || !context.baggage().is_empty();
+    useful && span.set_parent(context).is_ok() && valid
 }
 
-/// The running export; ends when it is shut down.
-pub(crate) struct Export {
-    provider: SdkTracerProvider,
-    runtime: Option<Runtime>,
-    metrics: Arc<OnceLock<Metrics>>,
-    flush_timeout: Duration,
+/// Lets the remote baggage go on from `span`, which stays a root and must not have been entered yet.
+pub fn carry_baggage(span: &Span, remote: &TraceContext) {
+    let baggage = TraceContext {
+        baggage: remote.baggage.clone(),
+        ..TraceContext::default()
+    };
+    set_parent_from(span, &baggage);
 }
 
-impl Export {
-    /// Starts exporting as `service`; nothing is sent until the first span ends.
-    pub(crate) fn start(
-        config: &Traces,
-        endpoint: &str,
-        service: &'static str,
-    ) -> Result<Export, Error> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("otlp")
-            .enable_all()
-            .build()
-            .map_err(Error::Runtime)?;
-        // The HTTP client looks for its runtime while it is built, too.
-        let entered = runtime.enter();
-        let otlp = opentelemetry_otlp::SpanExporter::builder()
-            .with_http()
-            .with_endpoint(endpoint)
-            .with_timeout(config.export_timeout)
-            .build()
-            .map_err(|error| Error::Export(error.to_string()))?;
-        drop(entered);
-        let metrics = Arc::new(OnceLock::new());
-        let exporter = OnRuntime {
-            inner: Arc::new(otlp),
-            runtime: runtime.handle().clone(),
-            metrics: Arc::clone(&metrics),
-        };
-        let batch = BatchConfigBuilder::default()
-            .with_max_queue_size(config.queue_spans_max)
-            .with_max_export_batch_size(config.queue_spans_max.min(512))
-            .with_scheduled_delay(config.batch_delay)
-            .build();
-        let processor = BatchSpanProcessor::builder(exporter)
-            .with_batch_config(batch)
-            .build();
-        let sampler =
-            Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(config.sample_ratio)));
-        let provider = SdkTracerProvider::builder()
-            .with_span_processor(processor)
-            .with_sampler(sampler)
-            .with_resource(resource(service))
-            .build();
-        let flush_timeout = config.flush_timeout;
-        Ok(Export {
-            provider,
-            runtime: Some(runtime),
-            metrics,
-            flush_timeout,
-        })
-    }
-
-    /// The layer that turns `tracing` spans into exported ones, with its own filter.
-    pub(crate) fn layer<S>(&self, config: &Traces) -> Result<Box<dyn Layer<S> + Send + Sync>, Error>
-    where
-        S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
-    {
-        let filter = logs::filter("traces.filter", &config.filter)?;
-        let tracer = self.provider.tracer("mcp-tasks");
-        Ok(tracing_opentelemetry::layer()
-            .with_tracer(tracer)
-            .with_filter(filter)
-            .boxed())
-    }
-
-    /// Counts exports in `registry` from now on.
-    pub(crate) fn observe(&self, registry: &Registry) {
-        self.metrics.get_or_init(|| Metrics::prepared(registry));
-    }
-
-    /// Sends what is left, for at most the flush timeout, on a thread of its own: the SDK's own
-    /// deadline does not cover an export that hangs.
-    fn flush(&self) {
-        let (done, finished) = std::sync::mpsc::channel();
-        let (provider, timeout) = (self.provider.clone(), self.flush_timeout);
-        let flusher = std::thread::Builder::new().name("otlp-flush".to_owned());
-        let spawned = flusher.spawn(move || {
-            let result = provider.shutdown_with_timeout(timeout);
-            // Nobody listens any more if the deadline has passed.
-            done.send(result).ok();
-        });
-        if let Err(error) = spawned {
-            tracing::warn!(error = %error, "no thread to send the last spans with");
-            return;
-        }
-        match finished.recv_timeout(timeout) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(error = %error, "the last spans were not sent"),
-            Err(_) => tracing::warn!("the last spans were not sent in time"),
-        }
+/// Lets log lines say to which trace of the caller's they belong where no spans are exported. The
+/// span needs a field `trace_id`, and its parent and links must have been set.
+pub fn show_trace(span: &Span, caller: &TraceContext) {
+    let Some(id) = caller.trace_id() else {
+        return;
+    };
+    if !span.is_disabled() && context_of(span).traceparent.is_none() {
+        span.record("trace_id", id);
     }
 }
 
-impl Drop for Export {
-    fn drop(&mut self) {
-        self.flush();
-        if let Some(runtime) = self.runtime.take() {
-            // Not dropped in place: that would wait for a hung connection, and would panic inside
-            // an async context.
-            runtime.shutdown_background();
-        }
+/// Whether what happens now belongs to a span that wants to show it: to a request or a job, not
+/// to a loop of this process' own.
+#[must_use]
+pub fn inside_span() -> bool {
+    let current = Span::current();
+    current
+        .metadata()
+        .is_some_and(|metadata| metadata.target() != LOOP)
+}
+
+/// Adds an attribute that only traces show.
+pub fn attribute(span: &Span, key: &'static str, value: impl Into<Value>) {
+    span.set_attribute(key, value);
+}
+
+/// Names a span that may have begun already.
+pub fn rename(span: &Span, name: String) {
+    if span.is_disabled() {
+        return;
     }
+    let context = span.context();
+    context.span().update_name(name);
 }
 
-fn resource(service: &'static str) -> Resource {
-    Resource::builder()
-        .with_service_name(service)
-        .with_attribute(KeyValue::new("service.namespace", "mcp-tasks"))
-        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-        .build()
+/// What the span stands for went wrong; `kind` is a class of errors, never a message.
+pub fn failed(span: &Span, kind: impl Into<Cow<'static, str>>) {
+    span.set_attribute("error.type", kind.into());
+    span.set_status(Status::error(""));
 }
 
-/// An exporter whose HTTP client runs on our runtime: the batch thread that calls it has none.
-#[derive(Debug)]
-struct OnRuntime {
-    inner: Arc<opentelemetry_otlp::SpanExporter>,
-    runtime: Handle,
-    metrics: Arc<OnceLock<Metrics>>,
+/// The span's loop found nothing to do: it is not exported.
+pub fn idle(span: &Span) {
+    span.set_attribute(IDLE, true);
 }
 
-impl std::fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Metrics")
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl SpanExporter for OnRuntime {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let spans = batch.len() as u64;
-        let inner = Arc::clone(&self.inner);
-        let export = self.runtime.spawn(async move { inner.export(batch).await });
-        let result = match export.await {
-            Ok(result) => result,
-            Err(error) => Err(OTelSdkError::InternalFailure(error.to_string())),
-        };
-        if let Some(metrics) = self.metrics.get() {
-            let outcome = if result.is_ok() { "ok" } else { "error" };
-            metrics.spans.with_label_values(&[outcome]).inc_by(spans);
-        }
-        result
-    }
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-    fn set_resource(&mut self, resource: &Resource) {
-        // Told before the first export, so nobody shares the exporter yet.
-        if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner.set_resource(resource);
+    fn sent(traceparent: &str, tracestate: &str, baggage: &str) -> TraceContext {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        TraceContext {
+            traceparent: text(traceparent),
+            tracestate: text(tracestate),
+            baggage: text(baggage),
         }
     }
 
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.inner.shutdown_with_timeout(timeout)
+    #[test]
+    fn what_is_well_formed_is_kept() {
+        let context = sent(PARENT, "vendor=1,other=2", "tenant=a,user=b%20c");
+        assert_eq!(context.clone().accepted(), context);
+        assert_eq!(context.trace_id(), Some(&PARENT[3..35]));
+        let json = context.to_json().unwrap();
+        assert_eq!(TraceContext::from_json(json.as_bytes()), context);
+        assert_eq!(TraceContext::from_json(b"no json"), TraceContext::default());
+        assert_eq!(TraceContext::default().to_json(), None);
+    }
+
+    #[test]
+    fn what_is_malformed_or_too_long_is_left_out() {
+        let huge = "x".repeat(1 << 20);
+        for traceparent in [
+            "",
+            "00",
+            "00-0-0-01",
+            "zz-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-B7AD6B7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nx: y",
+            "00-ü0af7651916cd43dd8448eb211c8031-b7ad6b7169203331-01",
+            &huge,
+        ] {
+            let kept = sent(traceparent, "vendor=1", "tenant=a").accepted();
+            assert_eq!(kept, sent("", "", "tenant=a"), "{traceparent:.80}");
+        }
+        for tracestate in ["ü=1", "a", &huge] {
+            let kept = sent(PARENT, tracestate, "").accepted();
+            assert_eq!(kept, sent(PARENT, "", ""), "{tracestate:.80}");
+        }
+        for baggage in ["", "no pair", "=;=;,,,", &huge] {
+            let kept = sent(PARENT, "", baggage).accepted();
+            assert_eq!(kept.traceparent.as_deref(), Some(PARENT));
+            assert!(
+                kept.baggage.is_none_or(|kept| kept.len() < 10),
+                "{baggage:.80}"
+            );
+        }
+        let kept = sent(PARENT, "", "a=%00%0d%0a,b=\u{0}\u{7f}ü").accepted();
+        let baggage = kept.baggage.unwrap();
+        assert!(baggage.chars().all(|c| c.is_ascii_graphic()), "{baggage:?}");
     }
 }

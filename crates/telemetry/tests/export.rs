@@ -82,7 +82,7 @@ async fn spans_are_exported_and_carry_contexts_in_and_out() {
     assert_eq!(passed_on.baggage, remote.baggage);
 
     let job = tracing::info_span!(parent: None, "linked-job");
-    assert!(link_span(&job, REMOTE, Some("vendor=1")));
+    assert!(link_span(&job, &remote, "call"));
     assert_ne!(
         trace_id(&context_of(&job)),
         REMOTE[3..35],
@@ -97,7 +97,11 @@ async fn spans_are_exported_and_carry_contexts_in_and_out() {
         &REMOTE.to_uppercase(),
         &"0".repeat(100_000),
     ] {
-        assert!(!link_span(&foreign, malformed, None), "{malformed}");
+        let context = TraceContext {
+            traceparent: Some((*malformed).to_owned()),
+            ..TraceContext::default()
+        };
+        assert!(!link_span(&foreign, &context, "call"), "{malformed}");
     }
     assert!(!set_parent_from(&foreign, &TraceContext::default()));
     drop((child, job, foreign));

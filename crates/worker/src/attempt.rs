@@ -25,6 +25,7 @@ use crate::replay::Limits;
 use crate::settle::Settling;
 use crate::store_backend::StoreBackend;
 use crate::tool::{Arguments, Served, call};
+use crate::trace;
 
 /// What an attempt needs.
 #[derive(Clone)]
@@ -45,6 +46,7 @@ impl Parts {
         let (job, lease) = (Arc::clone(job), self.store.config().lease);
         // Those that are asked to end have done so before the tool is dropped.
         let grace = self.config.stop_grace * 3 / 4;
+        commands.traced(trace::of_call(&job.claim));
         commands.leased(move || job.may_work_until(lease), grace);
     }
 }
@@ -91,18 +93,18 @@ impl Outcome {
 /// Runs a claimed job to its end. Never fails: what cannot be written is found by its lease.
 pub(crate) async fn run(parts: &Parts, served: &Served, claim: Claim, sent: Instant) -> Outcome {
     let claim = Arc::new(claim);
-    let span = tracing::info_span!(
-        parent: None, "job", task.id = %claim.id(), tool.name = claim.tool, attempt = claim.attempt()
-    );
-    link(&span, &claim);
+    let span = trace::attempt(&claim);
     let kept = parts.leases.keep(Arc::clone(&claim), sent);
-    let outcome = if claim.undoing {
-        compensate::run(parts, served, &kept.job)
-            .instrument(span)
-            .await
-    } else {
-        attempt(parts, served, &kept.job).instrument(span).await
+    let running = async {
+        if claim.undoing {
+            compensate::run(parts, served, &kept.job).await
+        } else {
+            attempt(parts, served, &kept.job).await
+        }
     };
+    let outcome = Box::pin(running.instrument(span.clone())).await;
+    trace::ended(&span, outcome);
+    drop(span);
     if let Some(told) = kept.job.told() {
         parts
             .metrics
@@ -126,18 +128,6 @@ pub(crate) async fn run(parts: &Parts, served: &Served, claim: Claim, sent: Inst
     drop(kept);
     parts.queue.wake(claim.id()).await;
     outcome
-}
-
-fn link(span: &tracing::Span, claim: &Claim) {
-    let Some(context) = &claim.trace_context else {
-        return;
-    };
-    let Ok(context) = serde_json::from_slice::<serde_json::Value>(context) else {
-        return;
-    };
-    if let Some(parent) = context["traceparent"].as_str() {
-        telemetry::traces::link_span(span, parent, context["tracestate"].as_str());
-    }
 }
 
 async fn attempt(parts: &Parts, served: &Served, job: &Arc<Job>) -> Outcome {

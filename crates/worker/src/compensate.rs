@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::{ToolPolicy, UndoStep, Write};
+use telemetry::traces;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
@@ -19,6 +20,7 @@ use crate::lease::{Job, Order};
 use crate::process::Commands;
 use crate::settle::{Settling, backoff, hint, until_written, unwritten};
 use crate::tool::{Arguments, Served};
+use crate::trace;
 use crate::undo::Undoing;
 
 /// What a try came to.
@@ -68,6 +70,11 @@ impl Unwind<'_> {
     }
 
     async fn undo(&self, step: &UndoStep) -> Option<Outcome> {
+        let span = trace::undo(&step.key, step.tries + 1);
+        Box::pin(self.undo_traced(step).instrument(span)).await
+    }
+
+    async fn undo_traced(&self, step: &UndoStep) -> Option<Outcome> {
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let policy = &self.served.spec.policy;
         if step.started && !step.idempotent {
@@ -95,7 +102,7 @@ impl Unwind<'_> {
         let tries = step.tries + 1;
         match verdict(work, policy, step.idempotent) {
             Verdict::Undone => {
-                tracing::info!(step = step.key, "step undone");
+                tracing::info!("step undone");
                 self.count("undone");
                 let undone = self.written(Outcome::Undone, || store.finish_undo(claim, &step.key));
                 (undone.await == Outcome::Lost).then_some(Outcome::Lost)
@@ -153,7 +160,9 @@ impl Unwind<'_> {
     }
 
     async fn again(&self, step: &UndoStep, why: &str, pause: Duration) -> Outcome {
-        tracing::info!(step = step.key, error = why, "undo is tried again");
+        // Why is the tool's own words: they are in the row, and not for logs.
+        tracing::info!("undo is tried again");
+        traces::failed(&tracing::Span::current(), "retried");
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let again = || store.retry_undo(claim, &step.key, why, pause);
         self.written(Outcome::Retried, again).await
@@ -179,7 +188,8 @@ impl Unwind<'_> {
     }
 
     async fn give_up(&self, step: &UndoStep, why: &str) -> Option<Outcome> {
-        tracing::error!(step = step.key, error = why, "a step could not be undone");
+        tracing::error!("a step could not be undone");
+        traces::failed(&tracing::Span::current(), "given_up");
         self.count("failed");
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let given_up = || store.fail_undo(claim, &step.key, why);

@@ -14,14 +14,17 @@ use protocol::tools::Tool as Definition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::{JournalEntry, JournalKind, Principal, StepSpec, ToolPolicy, UndoSpec};
+use telemetry::TraceContext;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
 use crate::error::{Ending, ToolError};
 use crate::process::Commands;
 use crate::replay::{Limits, Replay, drift};
 use crate::step::{Step, StepInfo};
+use crate::trace;
 
 /// Who runs what, for whom.
 #[derive(Clone, Debug)]
@@ -128,6 +131,14 @@ impl Context {
         self.stop.clone()
     }
 
+    /// The trace that the work belongs to, to send along to what the tool calls: of the step that
+    /// acts, else of the attempt; of the call where this worker exports no spans. Commands get it
+    /// as `TRACEPARENT`, `TRACESTATE` and `BAGGAGE`.
+    #[must_use]
+    pub fn trace_context(&self) -> TraceContext {
+        self.commands.trace()
+    }
+
     /// What runs external commands, and ends them with this attempt.
     #[must_use]
     pub fn commands(&self) -> Commands {
@@ -217,6 +228,26 @@ impl Context {
                     idempotent: undo.idempotent,
                 }),
         };
+        let span = trace::step(step.key, step.idempotent);
+        let acting = Box::pin(self.act(&step, spec, act).instrument(span.clone()));
+        let acted = acting.await;
+        if let Err(error) = &acted {
+            trace::failed(&span, error);
+        }
+        acted
+    }
+
+    /// The step is not in the journal, or may be repeated.
+    async fn act<T, F>(
+        &mut self,
+        step: &Step<'_>,
+        spec: StepSpec<'_>,
+        act: impl FnOnce(StepInfo) -> F + Send,
+    ) -> Result<T, ToolError>
+    where
+        T: Serialize + Send,
+        F: Future<Output = Result<T, ToolError>> + Send,
+    {
         let begun = self.backend.begin_step(spec).await;
         let ticket = match begun.map_err(|e| unreachable(&e))? {
             Begun::Act(ticket) => ticket,

@@ -104,7 +104,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned());
-    tracing::error!(panic = message, "a tool panicked");
+    tracing::error!(panic.text = telemetry::panic_text(panic), "a tool panicked");
     format!("the tool panicked: {message}")
 }
 

@@ -88,6 +88,7 @@ mod store_backend;
 pub mod testkit;
 mod threads;
 mod tool;
+mod trace;
 mod undo;
 
 use std::sync::Arc;
@@ -103,6 +104,7 @@ pub use protocol::tools::{CallToolResult, Content, Tool as Definition, ToolAnnot
 pub use question::{Answers, Elicited, Question};
 pub use step::{Step, StepInfo, Undo};
 pub use store::{Backoff, OnLost, OnPanic, TaskSupport, ToolPolicy, ToolSpec};
+pub use telemetry::TraceContext;
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Arguments, BadTool, Tool, ToolSet};
 pub use undo::Undoing;

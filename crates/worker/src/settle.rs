@@ -141,7 +141,12 @@ impl Settling<'_> {
         let internal = ErrorObject::new(code::INTERNAL_ERROR, error.to_string());
         let error = error.as_failed().unwrap_or(&internal);
         let bytes = serde_json::to_vec(error).unwrap_or_default();
-        tracing::info!(error = error.message, code = error.code, "task failed");
+        // The message is the tool's: it is in the row, and not for logs.
+        tracing::info!(
+            error.code = error.code,
+            error.reason = reason_of(error),
+            "task failed"
+        );
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let worked = self.started.elapsed();
         let failed = until_written(self.parts, || {
@@ -158,7 +163,7 @@ impl Settling<'_> {
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let pause = backoff(self.served.spec.policy.backoff, claim.tries, claim.id());
         let (message, worked) = (&last.message, self.started.elapsed());
-        tracing::info!(error = message, tries = claim.tries + 1, "try failed");
+        tracing::info!(tries = claim.tries + 1, "try failed");
         let queued = until_written(self.parts, || store.retry(claim, message, pause, worked));
         match queued.await {
             Ok(Write::Done) => return Outcome::Retried,
@@ -218,9 +223,15 @@ impl Settling<'_> {
     }
 }
 
-fn is_doubt(error: &ErrorObject) -> bool {
+/// Why a task of ours failed; what a tool says of its own error is left out.
+fn reason_of(error: &ErrorObject) -> Option<&'static str> {
     let data = error.data.as_ref();
-    data.and_then(|data| data["reason"].as_str()) == Some(reason::STEP_IN_DOUBT)
+    let told = data.and_then(|data| data["reason"].as_str())?;
+    reason::ALL.iter().copied().find(|known| *known == told)
+}
+
+fn is_doubt(error: &ErrorObject) -> bool {
+    reason_of(error) == Some(reason::STEP_IN_DOUBT)
 }
 
 fn exhausted(tries: i32, last: LastError) -> ToolError {

@@ -17,6 +17,7 @@ use tracing::Instrument;
 use crate::attempt::Parts;
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
 use crate::lease::Job;
+use crate::trace;
 
 /// One attempt's claim, and what it writes through.
 pub(crate) struct StoreBackend {
@@ -171,8 +172,9 @@ impl Backend for StoreBackend {
         let (store, claim) = (self.store.clone(), self.claim());
         let (questions, worked) = (questions.to_vec(), self.started.elapsed());
         self.job.parks(true);
-        let parked =
-            self.at_home(async move { store.park(&claim, parked_for, &questions, worked).await });
+        let span = trace::park(questions.len(), parked_for.as_str());
+        let parking = async move { store.park(&claim, parked_for, &questions, worked).await };
+        let parked = self.at_home(parking.instrument(span));
         let parked = parked.await.map(|parked| parked == Parked::Parked);
         if !matches!(parked, Ok(true)) {
             self.job.parks(false);

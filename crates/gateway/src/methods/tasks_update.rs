@@ -9,11 +9,13 @@ use protocol::tasks::{self, UpdateTaskParams};
 use queue::Lane;
 use serde_json::value::RawValue;
 use store::{Answer, Principal};
+use tracing::Instrument as _;
 
 use crate::Shared;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::reply::Reply;
+use crate::trace;
 
 /// Stores the answers; unknown and answered keys are ignored.
 pub(crate) async fn update(shared: &Shared, call: &Call) -> Result<Reply, Error> {
@@ -43,8 +45,12 @@ pub(crate) async fn store_answers(
         .await?
     {
         Answer::Resumed { tool, version } => {
-            shared.hint(&Lane { tool, version }, id).await;
-            shared.queue.wake(id).await;
+            let lane = Lane { tool, version };
+            let resuming = async {
+                shared.hint(&lane, id).await;
+                shared.queue.wake(id).await;
+            };
+            resuming.instrument(trace::resume()).await;
             Ok(())
         }
         Answer::Waiting => {

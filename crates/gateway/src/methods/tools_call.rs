@@ -10,7 +10,6 @@ use protocol::TaskId;
 use protocol::input::InputResponses;
 use protocol::tools::CallToolResult;
 use queue::{Lane, Watch};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use store::{Created, Lookup, NewTask, StopReason};
 use tokio::sync::mpsc;
@@ -18,7 +17,6 @@ use tracing::Instrument as _;
 
 use super::tasks_update::store_answers;
 use crate::Shared;
-use crate::caller::Caller;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::held::{Held, Progress};
@@ -27,6 +25,7 @@ use crate::promotion::{self, Load, Plan};
 use crate::reply::{Answer, Reply};
 use crate::request_state::State;
 use crate::stream::{EventStream, WAITING_MAX};
+use crate::trace;
 use crate::view;
 use crate::waiters::{Holding, Unanswered};
 
@@ -170,7 +169,7 @@ async fn create(
             judged.caller.capabilities.as_json().as_bytes(),
         ),
         offered_responses: judged.responses.as_ref().map(object),
-        trace_context: trace_context(&judged.caller),
+        trace_context: trace::of_task(&judged.caller.trace).map(Bytes::from),
         idempotency_key: judged.key.as_deref(),
         status_message: view::NO_RESULT_YET,
         hold: shared.config.hold,
@@ -277,6 +276,7 @@ async fn wait(shared: &Arc<Shared>, call: Call, held: Held) -> Answer {
     let mut running = Box::pin(
         async move {
             let result = ending.in_time(held.outcome(progress)).await;
+            trace::called(&result);
             call.finish(&ending, result)
         }
         .in_current_span(),
@@ -308,31 +308,4 @@ fn object(responses: &InputResponses) -> Bytes {
     serde_json::to_vec(&members)
         .expect("raw JSON always prints")
         .into()
-}
-
-/// The trace that the job's span will be linked to: this request's, or the caller's own where no
-/// spans are made.
-fn trace_context(caller: &Caller) -> Option<Bytes> {
-    let current = telemetry::traces::current_context();
-    let context = if current.traceparent.is_some() {
-        &current
-    } else {
-        &caller.trace
-    };
-    let traceparent = context
-        .traceparent
-        .as_deref()
-        .filter(|text| text.len() <= 256)?;
-    let short = |text: &Option<String>| text.clone().filter(|text| text.len() <= 8192);
-    let mut members = serde_json::Map::new();
-    members.insert("traceparent".to_owned(), traceparent.into());
-    for (name, value) in [
-        ("tracestate", short(&context.tracestate)),
-        ("baggage", short(&context.baggage)),
-    ] {
-        if let Some(value) = value {
-            members.insert(name.to_owned(), value.into());
-        }
-    }
-    Some(Value::Object(members).to_string().into())
 }

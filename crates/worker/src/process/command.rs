@@ -236,7 +236,7 @@ impl Command {
         // Whatever becomes of this future.
         let _dropped = dropped.clone().drop_guard();
         let keeper = Keeper {
-            command: self,
+            command: self.traced(commands),
             supervisor,
             commands: commands.clone(),
             dropped,
@@ -260,6 +260,23 @@ impl Command {
 fn own_program() -> Result<PathBuf, Error> {
     let link = PathBuf::from("/proc/self/exe");
     if link.is_symlink() {
+    /// With the trace that it belongs to (OpenTelemetry, Environment Variables as Context
+    /// Propagation Carriers), unless the tool has said one.
+    fn traced(mut self, commands: &Commands) -> Self {
+        let trace = commands.trace();
+        for (name, value) in [
+            ("TRACEPARENT", trace.traceparent),
+            ("TRACESTATE", trace.tracestate),
+            ("BAGGAGE", trace.baggage),
+        ] {
+            let said = self.env.iter().any(|(known, _)| known == name);
+            if let Some(value) = value.filter(|_| !said) {
+                self.env.push((name.into(), value.into()));
+            }
+        }
+        self
+    }
+
         return Ok(link);
     }
     std::env::current_exe().map_err(|error| Error::Supervisor(error.to_string()))

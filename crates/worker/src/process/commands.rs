@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use telemetry::TraceContext;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +24,7 @@ struct Inner {
     /// Held while a command is added, so that none slips in after the end.
     ended: Mutex<bool>,
     lease: OnceLock<Lease>,
+    trace: OnceLock<TraceContext>,
     home: Handle,
 }
 
@@ -53,6 +55,7 @@ impl Commands {
             running: TaskTracker::new(),
             ended: Mutex::new(false),
             lease: OnceLock::new(),
+            trace: OnceLock::new(),
             home: Handle::current(),
         }))
     }
@@ -63,6 +66,21 @@ impl Commands {
         let until = Box::new(until);
         // The first one is the attempt's own.
         let _ = self.0.lease.set(Lease { until, grace });
+    }
+
+    /// Lets commands go on with this trace where no spans are made. Said once.
+    pub(crate) fn traced(&self, trace: TraceContext) {
+        // The first one is the attempt's own.
+        let _ = self.0.trace.set(trace);
+    }
+
+    /// The trace that a command started now belongs to: the step's that starts it, else the call's.
+    pub(crate) fn trace(&self) -> TraceContext {
+        let current = telemetry::traces::current_context();
+        if current.traceparent.is_some() {
+            return current;
+        }
+        self.0.trace.get().cloned().unwrap_or_default()
     }
 
     /// Lets no further command begin, kills those that run, and waits until they and all that
