@@ -12,8 +12,8 @@ mod metrics;
 mod once;
 mod schedule;
 mod sweeps;
-
 mod trace;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

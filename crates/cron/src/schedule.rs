@@ -97,17 +97,17 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
     show_lead(parts, sweep, leading);
     if !leading {
         return Ok(());
-    let span = trace::sweep(sweep.name);
-    let running = (sweep.run)(parts.clone()).instrument(span.clone());
     }
     let started = Instant::now();
+    let span = trace::sweep(sweep.name);
+    let running = (sweep.run)(parts.clone()).instrument(span.clone());
     let swept = tokio::select! {
         swept = running => swept,
         // What is under way is left half way: another replica does it again.
-    trace::swept(&span, &swept);
-    let swept = swept?;
         replaced = lead_on(parts, sweep, (holder, lease)) => return replaced,
     };
+    trace::swept(&span, &swept);
+    let swept = swept?;
     parts
         .metrics
         .seconds

@@ -328,6 +328,11 @@ async fn apply(
         .collect();
     if left.is_empty() {
         let resume = transaction.prepare_cached(sql!("resume")).await?;
+        // The next attempt is linked to the request, or sweep, that let the task go on.
+        let answered = telemetry::TraceContext {
+            baggage: None,
+            ..telemetry::traces::current_context()
+        };
         transaction
             .execute(&resume, &[&id.as_uuid(), &hint_epoch, &answered.to_json()])
             .await?;
@@ -340,8 +345,3 @@ async fn apply(
     }
     Ok(left.len())
 }
-        // The next attempt is linked to the request, or sweep, that let the task go on.
-        let answered = telemetry::TraceContext {
-            baggage: None,
-            ..telemetry::traces::current_context()
-        };

@@ -212,6 +212,23 @@ impl Command {
         self
     }
 
+    /// With the trace that it belongs to (OpenTelemetry, Environment Variables as Context
+    /// Propagation Carriers), unless the tool has said one.
+    fn traced(mut self, commands: &Commands) -> Self {
+        let trace = commands.trace();
+        for (name, value) in [
+            ("TRACEPARENT", trace.traceparent),
+            ("TRACESTATE", trace.tracestate),
+            ("BAGGAGE", trace.baggage),
+        ] {
+            let said = self.env.iter().any(|(known, _)| known == name);
+            if let Some(value) = value.filter(|_| !said) {
+                self.env.push((name.into(), value.into()));
+            }
+        }
+        self
+    }
+
     /// Runs it to its end. An exit code other than 0 is no error here.
     ///
     /// Returns only when the command and all that it started are gone. Dropped, it kills them,
@@ -260,23 +277,6 @@ impl Command {
 fn own_program() -> Result<PathBuf, Error> {
     let link = PathBuf::from("/proc/self/exe");
     if link.is_symlink() {
-    /// With the trace that it belongs to (OpenTelemetry, Environment Variables as Context
-    /// Propagation Carriers), unless the tool has said one.
-    fn traced(mut self, commands: &Commands) -> Self {
-        let trace = commands.trace();
-        for (name, value) in [
-            ("TRACEPARENT", trace.traceparent),
-            ("TRACESTATE", trace.tracestate),
-            ("BAGGAGE", trace.baggage),
-        ] {
-            let said = self.env.iter().any(|(known, _)| known == name);
-            if let Some(value) = value.filter(|_| !said) {
-                self.env.push((name.into(), value.into()));
-            }
-        }
-        self
-    }
-
         return Ok(link);
     }
     std::env::current_exe().map_err(|error| Error::Supervisor(error.to_string()))
