@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 use tracing::Instrument;
 use uuid::Uuid;
 
-use crate::{Parts, Sweep, trace};
+use crate::{Parts, Sweep, sweeps, trace};
 
 /// A leader that says nothing for this long is replaced. It says so three times as often, also
 /// in the middle of a long sweep; so this is how long a killed replica keeps a sweep waiting.
