@@ -11,6 +11,7 @@ pub mod config;
 mod metrics;
 mod once;
 mod schedule;
+mod state;
 mod sweeps;
 mod trace;
 

@@ -1,9 +1,13 @@
 //! How the sweeps fare, and what they see of everybody's work.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::ops::Deref;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use telemetry::Registry;
 use telemetry::metrics::{GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+
+use crate::state::{Leads, State};
+use crate::sweeps::gauges;
 
 /// Why cron ends tasks (`settle_stopped.sql`).
 const REASONS: [&str; 9] = [
@@ -19,8 +23,8 @@ const REASONS: [&str; 9] = [
 ];
 
 telemetry::metrics! {
-    /// Metrics of cron.
-    pub(crate) struct Metrics {
+    /// What is counted and told.
+    pub(crate) struct Counts {
         /// Rows that a sweep moved, by sweep.
         swept: IntCounterVec = "mcp_tasks_cron_swept_total" ["sweep"],
         /// Sweeps that did not end well, by sweep.
@@ -31,14 +35,22 @@ telemetry::metrics! {
         leading: IntGaugeVec = "mcp_tasks_cron_leading" ["sweep"],
         /// When this replica last ended the sweep well, by sweep, in seconds since 1970; 0 before the first time. The latest of all replicas counts.
         last_success: GaugeVec = "mcp_tasks_cron_last_success_timestamp_seconds" ["sweep"],
-        /// Live tasks, by tool and phase; set by the leader of the gauges sweep.
-        live: IntGaugeVec = "mcp_tasks_tasks_live" ["tool", "phase"],
+        /// Live tasks, by tool, phase (`queued`, `running`, `parked`, `undoing`) and the status that their owners see (`working`, `input_required`); set by the leader of the gauges sweep.
+        live: IntGaugeVec = "mcp_tasks_tasks_live" ["tool", "phase", "status"],
         /// Age in seconds of the oldest live task, by tool and phase; set by the leader of the gauges sweep.
         oldest: IntGaugeVec = "mcp_tasks_tasks_oldest_age_seconds" ["tool", "phase"],
         /// Jobs that are due and not begun, by tool, of the 2,000 that wait longest; set by the leader of the gauges sweep.
         due: IntGaugeVec = "mcp_tasks_tasks_due" ["tool"],
         /// Seconds for which the oldest due job has waited to begin, by tool; set by the leader of the gauges sweep.
         due_age: IntGaugeVec = "mcp_tasks_tasks_due_oldest_age_seconds" ["tool"],
+        /// Jobs that are due and that Redis, as it is now, was not told of, by tool; set by the leader of the gauges sweep while Redis answers.
+        unhinted: IntGaugeVec = "mcp_tasks_tasks_unhinted" ["tool"],
+        /// Seconds for which the oldest of these jobs has been due, by tool; set by the leader of the gauges sweep while Redis answers.
+        unhinted_age: IntGaugeVec = "mcp_tasks_tasks_unhinted_oldest_age_seconds" ["tool"],
+        /// Live workers that serve the tool's current version, by tool; set by the leader of the gauges sweep.
+        workers: IntGaugeVec = "mcp_tasks_tools_workers" ["tool"],
+        /// 1 if an operator paused the tool, by tool and what is paused (`calls`, `jobs`); set by the leader of the gauges sweep.
+        paused: IntGaugeVec = "mcp_tasks_tools_paused" ["tool", "what"],
         /// Hints in Redis, by tool, those delivered to a worker among them; set by the leader of the gauges sweep while Redis answers.
         hints: IntGaugeVec = "mcp_tasks_queue_stream_entries" ["tool"],
         /// Hints delivered to a worker and not given back, by tool; set by the leader of the gauges sweep while Redis answers.
@@ -58,6 +70,23 @@ telemetry::metrics! {
     }
 }
 
+/// Metrics of cron.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    counts: Counts,
+    leads: Leads,
+    /// What only the leader of the gauges sweep tells.
+    pub(crate) state: State,
+}
+
+impl Deref for Metrics {
+    type Target = Counts;
+
+    fn deref(&self) -> &Counts {
+        &self.counts
+    }
+}
+
 impl Metrics {
     /// With every label value that is known beforehand, so that what happens first shows as an
     /// increase.
@@ -66,7 +95,12 @@ impl Metrics {
         sweeps: impl IntoIterator<Item = &'a str>,
         receivers: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let metrics = Self::new(registry);
+        let counts = Counts::new(registry);
+        let metrics = Self {
+            state: State::new(&counts),
+            leads: Leads::default(),
+            counts,
+        };
         for sweep in sweeps {
             metrics.swept.with_label_values(&[sweep]);
             metrics.failures.with_label_values(&[sweep]);
@@ -82,7 +116,32 @@ impl Metrics {
         for reason in REASONS {
             metrics.settled.with_label_values(&[reason]);
         }
+        let shown = metrics.clone();
+        registry.before_scrape(move || shown.look());
         metrics
+    }
+
+    /// This replica leads the sweep until then, if it says nothing more; `None`: it leads no more.
+    pub(crate) fn leads(&self, sweep: &'static str, until: Option<Instant>) {
+        self.leads.set(sweep, until);
+        self.look();
+    }
+
+    /// Whether this replica leads the sweep, as far as it knows.
+    pub(crate) fn is_leading(&self, sweep: &str) -> bool {
+        self.leads.has(sweep)
+    }
+
+    /// By this process's clock alone, before every scrape: one that was frozen, or that Postgres does
+    /// not answer, cannot be told that another replica leads now.
+    fn look(&self) {
+        for (sweep, leads) in self.leads.all() {
+            let leading = self.counts.leading.with_label_values(&[sweep]);
+            leading.set(i64::from(leads));
+            if !leads && sweep == gauges::NAME {
+                self.state.forget();
+            }
+        }
     }
 
     /// A sweep ended well, now.
@@ -97,27 +156,5 @@ impl Metrics {
         self.last_success
             .with_label_values(&[sweep])
             .set(now.as_secs_f64());
-    }
-
-    /// Forgets what only the leader of the gauges sweep tells: another replica tells it now.
-    pub(crate) fn forget_state(&self) {
-        for gauge in [
-            &self.live,
-            &self.oldest,
-            &self.due,
-            &self.due_age,
-            &self.unfetched,
-            &self.unfetched_age,
-        ] {
-            gauge.reset();
-        }
-        self.forget_streams();
-    }
-
-    /// Forgets what Redis told.
-    pub(crate) fn forget_streams(&self) {
-        for gauge in [&self.hints, &self.hints_pending, &self.consumers] {
-            gauge.reset();
-        }
     }
 }

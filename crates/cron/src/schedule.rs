@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 use tracing::Instrument;
 use uuid::Uuid;
 
-use crate::{Parts, Sweep, sweeps, trace};
+use crate::{Parts, Sweep, trace};
 
 /// A leader that says nothing for this long is replaced. It says so three times as often, also
 /// in the middle of a long sweep; so this is how long a killed replica keeps a sweep waiting.
@@ -93,9 +93,7 @@ async fn overtime(parts: &Parts) {
 
 async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::Error> {
     let lease = LEASE_MIN.max(sweep.interval * 2);
-    let leading = parts.store.lead_sweep(sweep.name, holder, lease).await?;
-    show_lead(parts, sweep, leading);
-    if !leading {
+    if !lead(parts, sweep, (holder, lease)).await? {
         return Ok(());
     }
     let started = Instant::now();
@@ -126,13 +124,18 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
     Ok(())
 }
 
-/// Whether this replica leads a sweep. The state that its leader tells is told by one only.
-fn show_lead(parts: &Parts, sweep: &Sweep, leads: bool) {
-    let leading = parts.metrics.leading.with_label_values(&[sweep.name]);
-    leading.set(i64::from(leads));
-    if !leads && sweep.name == sweeps::gauges::NAME {
-        parts.metrics.forget_state();
-    }
+/// Leads a sweep from now on, unless another replica does. From when it asked, this process counts by
+/// its own clock how long it may say so: the state that a leader tells is told by one only.
+async fn lead(
+    parts: &Parts,
+    sweep: &Sweep,
+    (holder, lease): (Uuid, Duration),
+) -> Result<bool, crate::Error> {
+    let asked = Instant::now();
+    let leads = parts.store.lead_sweep(sweep.name, holder, lease).await?;
+    let until = leads.then(|| asked + lease);
+    parts.metrics.leads(sweep.name, until);
+    Ok(leads)
 }
 
 /// Renews the lead while a sweep runs; returns when another replica has it (this process was frozen,
@@ -144,9 +147,8 @@ async fn lead_on(
 ) -> Result<(), crate::Error> {
     loop {
         tokio::time::sleep(lease / 3).await;
-        if !parts.store.lead_sweep(sweep.name, holder, lease).await? {
+        if !lead(parts, sweep, (holder, lease)).await? {
             tracing::info!(sweep = sweep.name, "another replica took this sweep over");
-            show_lead(parts, sweep, false);
             return Ok(());
         }
     }
@@ -155,8 +157,7 @@ async fn lead_on(
 /// Hands the sweep to another replica at once, instead of letting the lease run out. Best effort:
 /// with Postgres away, the lease runs out.
 async fn resign(parts: &Parts, sweep: &Sweep, holder: Uuid) {
-    let leading = parts.metrics.leading.with_label_values(&[sweep.name]);
-    if leading.get() == 0 {
+    if !parts.metrics.is_leading(sweep.name) {
         return;
     }
     let store = parts.store.with_wait(Duration::ZERO);
@@ -164,5 +165,5 @@ async fn resign(parts: &Parts, sweep: &Sweep, holder: Uuid) {
     if !matches!(tokio::time::timeout(RESIGN, resigned).await, Ok(Ok(_))) {
         tracing::debug!(sweep = sweep.name, "the lease is left to run out");
     }
-    show_lead(parts, sweep, false);
+    parts.metrics.leads(sweep.name, None);
 }

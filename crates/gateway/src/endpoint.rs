@@ -155,7 +155,7 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
             meter.method("notification");
             match check_notification(&head.headers, &notification.method) {
                 Ok(()) => {
-                    meter.outcome("ok");
+                    meter.accepted();
                     Answer::Accepted
                 }
                 Err(error) => Answer::Whole(finish(shared, None, Err(error), &mut meter)),

@@ -2,18 +2,31 @@
 
 use std::time::Instant;
 
+use http::StatusCode;
+use protocol::code;
+use serde::Deserialize;
 use telemetry::Registry;
 use telemetry::metrics::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, WORK_SECONDS,
 };
 
+use crate::error::{Error, Row};
 use crate::promotion::Reason;
+
+/// Codes of errors that are no tool's own: what tools make up is no label.
+const CODES: [i64; 5] = [
+    code::PARSE_ERROR,
+    code::INVALID_REQUEST,
+    code::METHOD_NOT_FOUND,
+    code::INVALID_PARAMS,
+    code::INTERNAL_ERROR,
+];
 
 telemetry::metrics! {
     /// Of one gateway process.
     pub(crate) struct Metrics {
-        /// Requests answered, by method and outcome (`ok`, `task`, `input_required`, `failed`, `disconnected` or the name of an error).
-        requests: IntCounterVec = "mcp_tasks_gateway_requests_total" ["method", "outcome"],
+        /// Requests answered, by method, outcome (`ok`, `task`, `input_required`, `failed`, `disconnected` or the name of an error), HTTP status and JSON-RPC code (`none` without one; of tools' own codes `other`).
+        requests: IntCounterVec = "mcp_tasks_gateway_requests_total" ["method", "outcome", "http_status", "code"],
         /// Seconds from a request's head to the end of its answer, waiting for the tool and open streams included.
         seconds: HistogramVec = "mcp_tasks_gateway_request_seconds" ["method"] in WORK_SECONDS,
         /// Seconds from a tool call's head to its answer with a task handle.
@@ -67,14 +80,70 @@ impl Metrics {
             "tools/call",
             "tools/list",
         ] {
-            for outcome in ["internal", "overloaded", "unavailable"] {
-                metrics.requests.with_label_values(&[method, outcome]);
+            metrics.seconds.with_label_values(&[method]);
+            metrics.requests(method, "ok", &Status::ok());
+            for error in [
+                Error::Bug(String::new()),
+                Error::Overloaded { what: "" },
+                Error::Store(store::Error::Unavailable("".into())),
+            ] {
+                let row = error.row();
+                metrics.requests(method, row.label, &Status::of(&row));
             }
+        }
+        metrics.requests("tools/call", "task", &Status::ok());
+        for pace in ["in_time", "early", "held", "refused"] {
+            metrics.polls.with_label_values(&["other", pace]);
         }
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
             metrics.missing_names.with_label_values(&[method]);
         }
         metrics
+    }
+
+    fn requests(&self, method: &str, outcome: &str, status: &Status) -> IntCounter {
+        let http = status.http.as_ref().map_or("none", StatusCode::as_str);
+        let labels = [method, outcome, http, &status.code];
+        self.requests.with_label_values(&labels)
+    }
+}
+
+/// How an answer looks to who reads only its numbers.
+#[derive(Clone, Debug)]
+struct Status {
+    /// `None`: nothing was answered.
+    http: Option<StatusCode>,
+    /// The JSON-RPC error's.
+    code: String,
+}
+
+impl Status {
+    fn ok() -> Self {
+        Self {
+            http: Some(StatusCode::OK),
+            code: "none".to_owned(),
+        }
+    }
+
+    fn of(row: &Row) -> Self {
+        Self {
+            http: Some(row.status),
+            code: row.error.code.to_string(),
+        }
+    }
+
+    /// A task's own error.
+    fn failed(error: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Coded {
+            code: i64,
+        }
+        let code = serde_json::from_slice(error).map(|error: Coded| error.code);
+        let code = code.ok().filter(|code| CODES.contains(code));
+        Self {
+            http: Some(StatusCode::OK),
+            code: code.map_or_else(|| "other".to_owned(), |code| code.to_string()),
+        }
     }
 }
 
@@ -84,6 +153,7 @@ pub(crate) struct Meter {
     method: &'static str,
     started: Instant,
     outcome: &'static str,
+    status: Status,
     _level: Level,
 }
 
@@ -94,6 +164,10 @@ impl Meter {
             method: "unknown",
             started: Instant::now(),
             outcome: "disconnected",
+            status: Status {
+                http: None,
+                ..Status::ok()
+            },
             _level: Level::raise(&metrics.in_flight, 1),
         }
     }
@@ -103,13 +177,34 @@ impl Meter {
         self.method = method;
     }
 
+    /// It was answered as it asked.
     pub(crate) fn outcome(&mut self, outcome: &'static str) {
-        self.outcome = outcome;
+        (self.outcome, self.status) = (outcome, Status::ok());
+    }
+
+    /// An accepted notification.
+    pub(crate) fn accepted(&mut self) {
+        self.outcome("ok");
+        self.status.http = Some(StatusCode::ACCEPTED);
+    }
+
+    /// It was answered with the error that its task ended with.
+    pub(crate) fn failed(&mut self, outcome: &'static str, error: &[u8]) {
+        (self.outcome, self.status) = (outcome, Status::failed(error));
+    }
+
+    /// It was refused.
+    pub(crate) fn refused(&mut self, row: &Row) {
+        (self.outcome, self.status) = (row.label, Status::of(row));
     }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The layer around answers with this.
+            self.refused(&Error::Bug(String::new()).row());
+        }
         let seconds = self.started.elapsed().as_secs_f64();
         self.metrics
             .seconds
@@ -119,8 +214,7 @@ impl Drop for Meter {
             self.metrics.handle_seconds.observe(seconds);
         }
         self.metrics
-            .requests
-            .with_label_values(&[self.method, self.outcome])
+            .requests(self.method, self.outcome, &self.status)
             .inc();
     }
 }

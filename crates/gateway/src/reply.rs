@@ -84,7 +84,7 @@ impl Finished {
                 Self::ok(jsonrpc::response(id, &json), mark)
             }
             Ok(Reply::Failed { error, mark, label }) => {
-                meter.outcome(label);
+                meter.failed(label, &error);
                 trace::failed(label);
                 Self::ok(jsonrpc::error_response_raw(id, &error), mark)
             }
@@ -107,7 +107,7 @@ impl Finished {
         let row = error.row();
         error.log(&row);
         trace::refused(&row);
-        meter.outcome(row.label);
+        meter.refused(&row);
         let mut headers = Vec::new();
         if let Some(seconds) = row.retry_after {
             headers.push((RETRY_AFTER, HeaderValue::from(seconds)));

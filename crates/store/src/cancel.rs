@@ -63,6 +63,14 @@ impl Settled {
         self.reason == "step_in_doubt"
     }
 
+    /// The status that its reason calls for.
+    fn status(&self) -> &'static str {
+        match self.reason.as_str() {
+            "cancelled" | "abandoned" => "cancelled",
+            _ => "failed",
+        }
+    }
+
     fn from_row(row: &tokio_postgres::Row) -> Self {
         Self {
             id: TaskId::from_uuid(row.get("id")),
@@ -80,13 +88,13 @@ impl Settled {
 }
 
 /// Asks for a stop of a live task whose row is locked, and ends it if nothing runs. Says whether this
-/// was the first who asked. `age`: see [`Store::connected_ms`].
+/// was the first who asked, and what was ended. `age`: see [`Store::connected_ms`].
 pub(crate) async fn stop_locked(
     transaction: &Transaction<'_>,
     config: &Config,
     (id, age): (TaskId, i64),
     reason: StopReason,
-) -> Result<(bool, Cancel), Fault> {
+) -> Result<(bool, Option<Settled>), Fault> {
     let stop = transaction.prepare_cached(sql!("request_stop")).await?;
     let first = transaction
         .execute(&stop, &[&id.as_uuid(), &reason.as_str(), &None::<&str>])
@@ -106,15 +114,21 @@ pub(crate) async fn stop_locked(
             ],
         )
         .await?;
-    let outcome = match settled.first() {
-        None => Cancel::Requested,
-        Some(row) if row.get("undoing") => Cancel::Undoing {
-            tool: row.get("tool"),
-            version: row.get("tool_version"),
-        },
-        Some(_) => Cancel::Cancelled,
-    };
-    Ok((first, outcome))
+    Ok((first, settled.first().map(Settled::from_row)))
+}
+
+impl Cancel {
+    /// `None`: a worker owns it.
+    pub(crate) fn of(settled: Option<Settled>) -> Self {
+        match settled {
+            None => Self::Requested,
+            Some(task) if task.undoing => Self::Undoing {
+                tool: task.tool,
+                version: task.version,
+            },
+            Some(_) => Self::Cancelled,
+        }
+    }
 }
 
 impl Store {
@@ -139,10 +153,13 @@ impl Store {
             if locked.get::<_, Option<&str>>("phase").is_none() {
                 return Ok(Cancel::AlreadyTerminal);
             }
-            let (_, cancel) =
+            let (_, settled) =
                 stop_locked(&transaction, &self.config, (id, age), StopReason::Cancelled).await?;
             transaction.commit().await?;
-            Ok(cancel)
+            if let Some(task) = &settled {
+                self.count(task);
+            }
+            Ok(Cancel::of(settled))
         })
     }
 
@@ -207,7 +224,7 @@ impl Store {
             return Ok(Ended::new(settled.undoing));
         }
         with_connection!(self, "confirm_stopped", |connection| {
-            let before = repeated(connection, claim).await?;
+            let before = repeated((self, "confirm_stopped"), connection, claim).await?;
             Ok(Ended::repeated(before.as_ref(), |row| row.phase.is_none()))
         })
     }
@@ -220,6 +237,15 @@ impl Store {
     pub async fn settle_stopped(&self, ids: &[TaskId]) -> Result<Vec<Settled>, Error> {
         let unclaimed: Vec<_> = ids.iter().map(|id| (*id, None, None)).collect();
         self.settle(&unclaimed).await
+    }
+
+    fn count(&self, task: &Settled) {
+        if !task.undoing {
+            self.metrics.ended(&task.tool, task.status(), task.age);
+        }
+        if task.in_doubt() {
+            self.metrics.in_doubt(&task.tool);
+        }
     }
 
     async fn settle(
@@ -240,7 +266,11 @@ impl Store {
                     &[&ids, &attempts, &tokens, &age, &grace_ms, &expired_grace_ms],
                 )
                 .await?;
-            Ok::<_, Fault>(rows.iter().map(Settled::from_row).collect())
+            let settled: Vec<_> = rows.iter().map(Settled::from_row).collect();
+            for task in &settled {
+                self.count(task);
+            }
+            Ok::<_, Fault>(settled)
         })
     }
 }

@@ -145,9 +145,13 @@ pub struct Beat {
 pub(crate) struct Repeated {
     pub(crate) status: String,
     pub(crate) phase: Option<String>,
+    /// From its creation to its end, or until now.
+    pub(crate) age: Duration,
 }
 
+/// `write`: the operation that found nothing to do, for counting.
 pub(crate) async fn repeated(
+    (store, write): (&Store, &str),
     connection: &Object,
     claim: &Claim,
 ) -> Result<Option<Repeated>, Fault> {
@@ -158,9 +162,13 @@ pub(crate) async fn repeated(
             &[&claim.id.as_uuid(), &claim.attempt, &claim.token],
         )
         .await?;
+    if row.is_none() {
+        store.metrics.fenced(write);
+    }
     Ok(row.map(|row| Repeated {
         status: row.get("status"),
         phase: row.get("phase"),
+        age: millis(row.get("age_ms")),
     }))
 }
 
@@ -284,7 +292,7 @@ impl Store {
             if rows > 0 {
                 return Ok(Write::Done);
             }
-            let before = repeated(connection, claim).await?;
+            let before = repeated((self, "release"), connection, claim).await?;
             let back = before
                 .is_some_and(|row| matches!(row.phase.as_deref(), Some("queued" | "undoing")));
             Ok(Write::from_rows(back.into()))

@@ -33,6 +33,9 @@ impl Store {
         with_connection!(self, "expire", |connection| {
             let statement = connection.prepare_cached(sql!("expire")).await?;
             let rows = connection.query(&statement, &[&limit]).await?;
+            for row in &rows {
+                self.metrics.expired(row.get("status"));
+            }
             Ok(rows
                 .iter()
                 .map(|row| Expired {
@@ -91,7 +94,13 @@ impl Store {
         let keep_ms = ms(keep);
         with_connection!(self, "purge", |connection| {
             let statement = connection.prepare_cached(sql!("purge")).await?;
-            Ok(connection.execute(&statement, &[&limit, &keep_ms]).await?)
+            let rows = connection.query(&statement, &[&limit, &keep_ms]).await?;
+            for row in &rows {
+                if let Some(status) = row.get("expired") {
+                    self.metrics.expired(status);
+                }
+            }
+            Ok(rows.len() as u64)
         })
     }
 

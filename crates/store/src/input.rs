@@ -138,7 +138,8 @@ impl Store {
                 return Ok(Parked::Parked);
             }
             // Queued: it was parked by the first try, and answered before this one.
-            let before = repeated(connection, claim).await?.and_then(|row| row.phase);
+            let before = repeated((self, "park"), connection, claim).await?;
+            let before = before.and_then(|row| row.phase);
             Ok(match before.as_deref() {
                 Some("parked" | "queued") => Parked::Parked,
                 _ => Parked::Stop,

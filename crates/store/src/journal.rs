@@ -168,6 +168,9 @@ impl Store {
                     ],
                 )
                 .await?;
+            if rows == 0 {
+                self.metrics.fenced("finish_step");
+            }
             Ok(Write::from_rows(rows))
         })
     }

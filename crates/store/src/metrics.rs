@@ -6,8 +6,40 @@ use deadpool_postgres::Pool;
 use telemetry::Registry;
 use telemetry::metrics::{Histogram, HistogramVec, IntCounterVec, IntGauge};
 
+use crate::Store;
+
 /// Histogram buckets for reads that share a round trip.
 const TOGETHER: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+
+/// Histogram buckets for the lives of tasks: from 50 ms to a week, in seconds. People may be asked.
+const LIFE: &[f64] = &[
+    0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0,
+];
+
+/// How tasks end: a result that says `isError` is a `tool_error`.
+const ENDS: [&str; 4] = ["completed", "tool_error", "failed", "cancelled"];
+
+/// What a task may be when its TTL runs out.
+const STATUSES: [&str; 5] = [
+    "working",
+    "input_required",
+    "completed",
+    "failed",
+    "cancelled",
+];
+
+/// Fenced writes that are counted.
+const FENCED: [&str; 9] = [
+    "complete",
+    "confirm_stopped",
+    "fail",
+    "finish_step",
+    "park",
+    "release",
+    "retry",
+    "retry_undo",
+    "undone",
+];
 
 telemetry::metrics! {
     /// Metrics of the store.
@@ -30,6 +62,14 @@ telemetry::metrics! {
         waiting: IntGauge = "mcp_tasks_store_connections_waiting",
         /// Reads of tasks that shared one round trip.
         together: Histogram = "mcp_tasks_store_reads_together" in TOGETHER,
+        /// Writes that were refused because their attempt no longer owned its task, by operation.
+        fenced: IntCounterVec = "mcp_tasks_store_fenced_writes_total" ["operation"],
+        /// Seconds from a task's creation to its end, by tool and outcome (`completed`, `tool_error`, `failed`, `cancelled`); told by the process that ended it.
+        life: HistogramVec = "mcp_tasks_task_duration_seconds" ["tool", "outcome"] in LIFE,
+        /// Steps that began and whose end stayed unknown, so that their task failed, by tool; told by the process that found it.
+        doubts: IntCounterVec = "mcp_tasks_steps_in_doubt_total" ["tool"],
+        /// Tasks whose TTL ran out, by what they were then: live ones (`working`, `input_required`) are stopped, of the others (`completed`, `failed`, `cancelled`) a tombstone is left.
+        expired: IntCounterVec = "mcp_tasks_tasks_expired_total" ["status"],
     }
 }
 
@@ -39,6 +79,12 @@ impl Metrics {
         let metrics = Self::new(registry);
         let (shown, pool) = (metrics.clone(), pool.clone());
         registry.before_scrape(move || shown.pool(&pool));
+        for operation in FENCED {
+            metrics.fenced.with_label_values(&[operation]);
+        }
+        for status in STATUSES {
+            metrics.expired.with_label_values(&[status]);
+        }
         metrics
     }
 
@@ -72,5 +118,38 @@ impl Metrics {
 
     pub(crate) fn error(&self, operation: &str) {
         self.errors.with_label_values(&[operation]).inc();
+    }
+
+    /// A write found that its attempt no longer owns the task.
+    pub(crate) fn fenced(&self, operation: &str) {
+        self.fenced.with_label_values(&[operation]).inc();
+    }
+
+    /// A task of this tool ended, so long after it was created.
+    pub(crate) fn ended(&self, tool: &str, outcome: &str, age: Duration) {
+        self.life
+            .with_label_values(&[tool, outcome])
+            .observe(age.as_secs_f64());
+    }
+
+    /// The end of a step is unknown, and its task fails for it.
+    pub(crate) fn in_doubt(&self, tool: &str) {
+        self.doubts.with_label_values(&[tool]).inc();
+    }
+
+    /// The TTL of a task ran out.
+    pub(crate) fn expired(&self, status: &str) {
+        self.expired.with_label_values(&[status]).inc();
+    }
+}
+
+impl Store {
+    /// Tasks of this tool may end here: its series exist from now on, so that the first end shows as
+    /// an increase.
+    pub fn prepare_metrics(&self, tool: &str) {
+        for outcome in ENDS {
+            self.metrics.life.with_label_values(&[tool, outcome]);
+        }
+        self.metrics.doubts.with_label_values(&[tool]);
     }
 }

@@ -232,7 +232,7 @@ impl Store {
             let by = transaction.prepare_cached(sql!("stopped_by")).await?;
             transaction.execute(&by, &[&id, &act.operator]).await?;
         }
-        Ok(Some(match stopped {
+        Ok(Some(match Cancel::of(stopped) {
             Cancel::Requested if !first => refused("it was told to stop before"),
             Cancel::Requested => Touched::Stopping,
             Cancel::Undoing { tool, version } => Touched::Undoing { tool, version },

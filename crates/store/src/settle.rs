@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::claim::{Claim, Ended, Write, repeated};
+use crate::claim::{Claim, Ended, Write, millis, repeated};
 use crate::config::{ms, text};
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
@@ -22,8 +22,8 @@ impl Store {
         let is_error = says_error(result);
         with_connection!(self, "complete", |connection| {
             let statement = connection.prepare_cached(sql!("complete")).await?;
-            let rows = connection
-                .execute(
+            let completed = connection
+                .query_opt(
                     &statement,
                     &[
                         &claim.id.as_uuid(),
@@ -35,12 +35,18 @@ impl Store {
                     ],
                 )
                 .await?;
-            if rows > 0 {
-                return Ok(Write::Done);
+            let age = match completed {
+                Some(row) => Some(millis(row.get("age_ms"))),
+                None => repeated((self, "complete"), connection, claim)
+                    .await?
+                    .filter(|row| row.status == "completed")
+                    .map(|row| row.age),
+            };
+            if let Some(age) = age {
+                let outcome = if is_error { "tool_error" } else { "completed" };
+                self.metrics.ended(&claim.tool, outcome, age);
             }
-            let before = repeated(connection, claim).await?;
-            let completed = before.is_some_and(|row| row.status == "completed");
-            Ok(Write::from_rows(completed.into()))
+            Ok(Write::from_rows(age.is_some().into()))
         })
     }
 
@@ -72,13 +78,24 @@ impl Store {
                     ],
                 )
                 .await?;
-            if let Some(failed) = failed {
-                return Ok(Ended::new(failed.get::<_, Option<&str>>("phase").is_some()));
+            let (ended, age) = match failed {
+                Some(row) => (
+                    Ended::new(row.get::<_, Option<&str>>("phase").is_some()),
+                    millis(row.get("age_ms")),
+                ),
+                None => {
+                    let before = repeated((self, "fail"), connection, claim).await?;
+                    let ended = Ended::repeated(before.as_ref(), |row| row.status == "failed");
+                    (ended, before.map(|row| row.age).unwrap_or_default())
+                }
+            };
+            if ended == Ended::Done {
+                self.metrics.ended(&claim.tool, "failed", age);
             }
-            let before = repeated(connection, claim).await?;
-            Ok(Ended::repeated(before.as_ref(), |row| {
-                row.status == "failed"
-            }))
+            if ended != Ended::Lost && is_doubt(error) {
+                self.metrics.in_doubt(&claim.tool);
+            }
+            Ok(ended)
         })
     }
 
@@ -113,7 +130,7 @@ impl Store {
             if rows > 0 {
                 return Ok(Write::Done);
             }
-            let before = repeated(connection, claim).await?;
+            let before = repeated((self, "retry"), connection, claim).await?;
             let queued = before.is_some_and(|row| row.phase.as_deref() == Some("queued"));
             Ok(Write::from_rows(queued.into()))
         })
@@ -128,4 +145,10 @@ fn says_error(result: &[u8]) -> bool {
         is_error: bool,
     }
     serde_json::from_slice::<Result>(result).is_ok_and(|result| result.is_error)
+}
+
+/// Whether an error says that a step's end is unknown.
+fn is_doubt(error: &[u8]) -> bool {
+    let error = serde_json::from_slice::<serde_json::Value>(error).unwrap_or_default();
+    error["data"]["reason"] == protocol::code::reason::STEP_IN_DOUBT
 }

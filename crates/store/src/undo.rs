@@ -148,7 +148,7 @@ impl Store {
             if rows > 0 {
                 return Ok(Write::Done);
             }
-            let before = repeated(connection, claim).await?;
+            let before = repeated((self, "retry_undo"), connection, claim).await?;
             let undoing = before.is_some_and(|row| row.phase.as_deref() == Some("undoing"));
             Ok(Write::from_rows(undoing.into()))
         })
@@ -191,10 +191,11 @@ impl Store {
             let transaction = connection.transaction().await?;
             let ended = end(&transaction, claim.id, owner, None, expired_grace_ms).await?;
             transaction.commit().await?;
-            if ended.is_some() {
+            if let Some((settled, outcome)) = ended {
+                self.metrics.ended(&settled.tool, outcome, settled.age);
                 return Ok(Write::Done);
             }
-            let before = repeated(connection, claim).await?;
+            let before = repeated((self, "undone"), connection, claim).await?;
             let over = before.is_some_and(|row| row.phase.is_none());
             Ok(Write::from_rows(over.into()))
         })
@@ -230,14 +231,17 @@ impl Store {
                 let ended =
                     end(&transaction, id, (None, None), Some(why), expired_grace_ms).await?;
                 transaction.commit().await?;
-                gone.ended.extend(ended);
+                if let Some((settled, outcome)) = ended {
+                    self.metrics.ended(&settled.tool, outcome, settled.age);
+                    gone.ended.push(settled);
+                }
             }
             Ok(gone)
         })
     }
 }
 
-/// Ends a task under its row's lock. With `give_up`, what is still to be undone is given up for
+/// Ends a task under its row's lock; says with which status. With `give_up`, what is still to be undone is given up for
 /// that reason; without, it keeps the task from ending.
 async fn end(
     transaction: &Transaction<'_>,
@@ -245,7 +249,7 @@ async fn end(
     (attempt, token): (Option<i32>, Option<Uuid>),
     give_up: Option<&str>,
     expired_grace_ms: i64,
-) -> Result<Option<Settled>, Fault> {
+) -> Result<Option<(Settled, &'static str)>, Fault> {
     let lock = transaction.prepare_cached(sql!("lock_undoing")).await?;
     let locked = transaction
         .query_opt(&lock, &[&id.as_uuid(), &attempt, &token])
@@ -291,7 +295,7 @@ async fn end(
             ],
         )
         .await?;
-    Ok((rows > 0).then(|| Settled {
+    let settled = Settled {
         id,
         reason: StopReason::VersionGone.as_str().to_owned(),
         undoing: false,
@@ -300,7 +304,8 @@ async fn end(
         was: "undoing".to_owned(),
         stop: stop_reason.and_then(StopReason::parse),
         age: millis(locked.get("age_ms")),
-    }))
+    };
+    Ok((rows > 0).then_some((settled, end.status)))
 }
 
 fn cancelled(failures: &[Failure], stop_reason: Option<&str>) -> End {

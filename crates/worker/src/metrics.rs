@@ -12,8 +12,8 @@ telemetry::metrics! {
         attempts: IntCounterVec = "mcp_tasks_worker_attempts_total" ["tool", "outcome"],
         /// Seconds that attempts took, by tool.
         seconds: HistogramVec = "mcp_tasks_worker_attempt_seconds" ["tool"] in WORK_SECONDS,
-        /// Seconds that jobs were due before they were claimed.
-        waited: Histogram = "mcp_tasks_worker_queue_wait_seconds" in WORK_SECONDS,
+        /// Seconds that jobs were due before they were claimed, by tool.
+        waited: HistogramVec = "mcp_tasks_worker_queue_wait_seconds" ["tool"] in WORK_SECONDS,
         /// Jobs that run now.
         running: IntGauge = "mcp_tasks_worker_jobs_running",
         /// Places for jobs.
@@ -30,8 +30,6 @@ telemetry::metrics! {
         stop_seconds: Histogram = "mcp_tasks_worker_stop_seconds" in WORK_SECONDS,
         /// Tries to undo a finished step, by tool and outcome: `undone`, `retried` or `failed` (for good).
         undos: IntCounterVec = "mcp_tasks_undos_total" ["tool", "outcome"],
-        /// Steps that began and whose end stayed unknown, so that their task failed, by tool.
-        steps_in_doubt: IntCounterVec = "mcp_tasks_steps_in_doubt_total" ["tool"],
     }
 }
 
@@ -55,14 +53,15 @@ impl Metrics {
         metrics
     }
 
-    /// The same for a tool, whose job was just claimed.
-    pub(crate) fn claimed(&self, tool: &str) {
+    /// The same for a tool that is served from now on.
+    pub(crate) fn serving(&self, tool: &str) {
+        self.seconds.with_label_values(&[tool]);
+        self.waited.with_label_values(&[tool]);
         for outcome in Outcome::ALL {
             self.attempts.with_label_values(&[tool, outcome.as_str()]);
         }
         for outcome in ["undone", "retried", "failed"] {
             self.undos.with_label_values(&[tool, outcome]);
         }
-        self.steps_in_doubt.with_label_values(&[tool]);
     }
 }

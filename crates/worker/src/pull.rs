@@ -41,6 +41,7 @@ impl Puller {
     pub(crate) async fn run(&self, shutdown: CancellationToken) -> JoinSet<()> {
         let slots = Arc::new(Semaphore::new(self.parts.config.slots));
         let mut changes = self.tools.changes();
+        self.prepare_metrics();
         let mut consumer = self.parts.queue.consumer(self.lanes());
         let connected = self.parts.queue.connected();
         let mut jobs = JoinSet::new();
@@ -60,7 +61,10 @@ impl Puller {
                         self.alive.beat();
                     }
                 }
-                _ = changes.changed() => consumer.set_lanes(self.lanes()).await,
+                _ = changes.changed() => {
+                    self.prepare_metrics();
+                    consumer.set_lanes(self.lanes()).await;
+                }
                 // Full: wait for a place; what stays in Redis is there for others.
                 _ = slots.acquire(), if free == 0 => {}
                 () = tokio::time::sleep(FULL_PAUSE), if free == 0 => self.alive.beat(),
@@ -179,6 +183,14 @@ impl Puller {
         }
     }
 
+    /// What is counted by tool counts from zero, so that what happens first shows as an increase.
+    fn prepare_metrics(&self) {
+        for spec in self.tools.specs() {
+            self.parts.metrics.serving(spec.name());
+            self.parts.store.prepare_metrics(spec.name());
+        }
+    }
+
     fn lanes(&self) -> Vec<Lane> {
         self.tools
             .specs()
@@ -232,8 +244,8 @@ impl Puller {
                 return Looked::Settled;
             };
             parts.metrics.sources.with_label_values(&[source]).inc();
-            parts.metrics.claimed(&claim.tool);
-            parts.metrics.waited.observe(claim.waited.as_secs_f64());
+            let waited = parts.metrics.waited.with_label_values(&[&claim.tool]);
+            waited.observe(claim.waited.as_secs_f64());
             let stopping = listen(&parts, id);
             let running = Box::pin(attempt::run(&parts, &served, claim, sent));
             tokio::select! {

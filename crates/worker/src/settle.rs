@@ -66,10 +66,10 @@ impl Settling<'_> {
         match (end, order) {
             (End::Parked, _) => Outcome::Parked,
             (End::Result(result), _) if doubt.is_none() => self.complete(&result).await,
-            (_, Order::Stop) => self.stopped(open.as_ref()).await,
+            (_, Order::Stop) => self.stopped().await,
             (End::Dropped, Order::Work) => Outcome::Lost,
             // A stop may be requested of which no heartbeat has told yet.
-            (End::Stopped, Order::Work) => match (self.stopped(open.as_ref()).await, doubt) {
+            (End::Stopped, Order::Work) => match (self.stopped().await, doubt) {
                 (Outcome::Lost, Some(step)) => self.fail(&ToolError::in_doubt(&step.key)).await,
                 (outcome, _) => outcome,
             },
@@ -152,11 +152,7 @@ impl Settling<'_> {
         let failed = until_written(self.parts, || {
             store.fail(claim, &bytes, &error.message, worked)
         });
-        let outcome = self.over(failed.await, Outcome::Failed).await;
-        if outcome == Outcome::Failed && is_doubt(error) {
-            self.count_doubt();
-        }
-        outcome
+        self.over(failed.await, Outcome::Failed).await
     }
 
     async fn retry(&self, last: LastError) -> Outcome {
@@ -171,20 +167,15 @@ impl Settling<'_> {
             Err(error) => return unwritten(&error),
         }
         if claim.tries + 1 < claim.tries_max {
-            return self.stopped(None).await;
+            return self.stopped().await;
         }
         self.fail(&exhausted(claim.tries + 1, last)).await
     }
 
-    async fn stopped(&self, open: Option<&OpenStep>) -> Outcome {
+    async fn stopped(&self) -> Outcome {
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let confirmed = until_written(self.parts, || store.confirm_stopped(claim)).await;
-        let outcome = self.over(confirmed, Outcome::Stopped).await;
-        // Postgres fails such a task instead of showing it cancelled.
-        if outcome == Outcome::Stopped && open.is_some() {
-            self.count_doubt();
-        }
-        outcome
+        self.over(confirmed, Outcome::Stopped).await
     }
 
     /// Gives the job back: another worker goes on with it.
@@ -199,7 +190,7 @@ impl Settling<'_> {
                 Outcome::Released
             }
             Ok(Write::Lost) if claim.undoing => Outcome::Lost,
-            Ok(Write::Lost) => self.stopped(None).await,
+            Ok(Write::Lost) => self.stopped().await,
             Err(error) => unwritten(&error),
         }
     }
@@ -215,12 +206,6 @@ impl Settling<'_> {
             Err(error) => unwritten(&error),
         }
     }
-
-    fn count_doubt(&self) {
-        let tool = self.job.claim.tool.as_str();
-        let doubts = &self.parts.metrics.steps_in_doubt;
-        doubts.with_label_values(&[tool]).inc();
-    }
 }
 
 /// Why a task of ours failed; what a tool says of its own error is left out.
@@ -228,10 +213,6 @@ fn reason_of(error: &ErrorObject) -> Option<&'static str> {
     let data = error.data.as_ref();
     let told = data.and_then(|data| data["reason"].as_str())?;
     reason::ALL.iter().copied().find(|known| *known == told)
-}
-
-fn is_doubt(error: &ErrorObject) -> bool {
-    reason_of(error) == Some(reason::STEP_IN_DOUBT)
 }
 
 fn exhausted(tries: i32, last: LastError) -> ToolError {

@@ -5,3 +5,4 @@ UPDATE tasks SET
     last_error = NULL, status_message = NULL, work_ms_used = work_ms_used + $5,
     last_updated_at = greatest(date_trunc('milliseconds', now()), last_updated_at + interval '1 millisecond')
 WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running' AND open_step IS NULL
+RETURNING (extract(epoch FROM now() - created_at) * 1000)::bigint AS age_ms

@@ -2,7 +2,7 @@
 -- one statement; a killed sweep leaves whole tasks behind. What was never handed out and has
 -- no key leaves nothing: no client can name it.
 WITH gone AS MATERIALIZED (
-    SELECT id, issuer, subject, tool, idempotency_key, status, created_at, finished_at, expires_at, handed_out_at
+    SELECT id, issuer, subject, tool, idempotency_key, status, stop_reason, created_at, finished_at, expires_at, handed_out_at
     FROM tasks WHERE expires_at <= now() AND phase IS NULL
       -- A failure is judged before it goes: was it read, or must somebody be told?
       AND (alerted_at IS NOT NULL OR first_fetched_at IS NOT NULL OR NOT (status = 'failed' OR is_error))
@@ -19,3 +19,6 @@ WITH gone AS MATERIALIZED (
          AND k.issuer = gone.issuer AND k.subject = gone.subject AND k.tool = gone.tool
          AND k.key = gone.idempotency_key AND k.task_id = gone.id)
 DELETE FROM tasks USING gone WHERE tasks.id = gone.id
+-- For counting: what expired while it was live was counted then, and what nobody can name ran out of no time.
+RETURNING CASE WHEN gone.stop_reason IS DISTINCT FROM 'expired'
+    AND (gone.handed_out_at IS NOT NULL OR gone.idempotency_key IS NOT NULL) THEN gone.status END AS expired
