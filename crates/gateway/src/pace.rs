@@ -27,6 +27,8 @@ const REMEMBERED_MIN: usize = 1024;
 const CLIENTS_MAX: usize = 20;
 /// Of a client's name.
 const NAME_BYTES_MAX: usize = 40;
+/// Callers remembered for one task: a name of a client costs nothing, so there may be any number.
+const CALLERS_MAX: usize = 16;
 
 /// What happens to polls that come too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -52,14 +54,32 @@ pub(crate) struct CallerKey {
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     client: CallerKey,
-    updated_at: SystemTime,
+    state: State,
     until: Instant,
+}
+
+/// What a poll is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    updated_at: SystemTime,
+    /// A cancel is no change that a client sees yet; but who sent it, to whatever replica, may
+    /// look at once.
+    stopped: bool,
+}
+
+impl State {
+    fn of(task: &Task) -> Self {
+        Self {
+            updated_at: task.last_updated_at,
+            stopped: task.stop.is_some(),
+        }
+    }
 }
 
 /// The polls of this process.
 pub(crate) struct Pace {
     shown: Mutex<Memory>,
-    held: Arc<Mutex<HashMap<u64, usize>>>,
+    held: Arc<Mutex<Held>>,
     clients: Mutex<Vec<String>>,
     hasher: RandomState,
     metrics: Metrics,
@@ -70,6 +90,21 @@ struct Memory {
     tasks: HashMap<TaskId, Vec<Shown>>,
     /// Throw out what is over when there are so many.
     next_sweep: usize,
+}
+
+/// The held polls: of each principal, and all.
+#[derive(Default)]
+struct Held {
+    of_principal: HashMap<u64, usize>,
+    all: usize,
+}
+
+/// What becomes of an early poll.
+enum Early {
+    Held(Place),
+    /// This process holds as many as it may, but not of this caller, whose fault it is not.
+    Answered,
+    Refused,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -115,6 +150,10 @@ impl Pace {
         }
         let seen = memory.tasks.entry(id).or_default();
         seen.retain(|other| other.client != shown.client && other.until > now);
+        if seen.len() == CALLERS_MAX {
+            // The oldest; its next poll is answered.
+            seen.remove(0);
+        }
         seen.push(shown);
     }
 
@@ -123,19 +162,20 @@ impl Pace {
         lock(&self.shown).tasks.remove(&id);
     }
 
-    /// Takes a place among the held polls; `None` when there is none.
-    fn hold(&self, caller: CallerKey, (all, each): (usize, usize)) -> Option<Place> {
+    /// Takes a place among the held polls, if there is one.
+    fn hold(&self, caller: CallerKey, (all, each): (usize, usize)) -> Early {
         let mut held = lock(&self.held);
-        let total: usize = held.values().sum();
-        let own = held.entry(caller.principal).or_default();
-        if total >= all || *own >= each {
-            if *own == 0 {
-                held.remove(&caller.principal);
-            }
-            return None;
+        let own = held.of_principal.get(&caller.principal);
+        let own = own.copied().unwrap_or_default();
+        if own >= each {
+            return Early::Refused;
         }
-        *own += 1;
-        Some(Place {
+        if held.all >= all {
+            return Early::Answered;
+        }
+        held.of_principal.insert(caller.principal, own + 1);
+        held.all += 1;
+        Early::Held(Place {
             held: Arc::clone(&self.held),
             principal: caller.principal,
             _level: Level::raise(&self.metrics.held_polls, 1),
@@ -170,7 +210,7 @@ impl Pace {
 
 /// A place among the held polls.
 struct Place {
-    held: Arc<Mutex<HashMap<u64, usize>>>,
+    held: Arc<Mutex<Held>>,
     principal: u64,
     _level: Level,
 }
@@ -178,44 +218,57 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut held = lock(&self.held);
-        if let Some(own) = held.get_mut(&self.principal) {
+        held.all -= 1;
+        if let Some(own) = held.of_principal.get_mut(&self.principal) {
             *own -= 1;
             if *own == 0 {
-                held.remove(&self.principal);
+                held.of_principal.remove(&self.principal);
             }
         }
     }
 }
 
+/// Whether a poll came before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    InTime,
+    Early,
+}
+
 /// Lets a poll through: at once, or, if it comes too early, when there may be something to see.
 ///
 /// # Errors
-/// 429 when too many early polls are held, of this caller or of all.
-pub(crate) async fn admit(shared: &Shared, caller: &Caller, id: TaskId) -> Result<(), Error> {
+/// 429 when so many early polls of this caller are held already.
+pub(crate) async fn admit(shared: &Shared, caller: &Caller, id: TaskId) -> Result<Came, Error> {
     let pace = &shared.pace;
     let pacing = shared.config.pacing;
     if pacing == Pacing::Off {
-        return Ok(());
+        return Ok(Came::InTime);
     }
     let key = pace.key(caller);
     let Some(shown) = pace.early(id, key) else {
-        pace.count(caller, "in_time");
-        return Ok(());
+        return Ok(Came::InTime);
     };
     if pacing == Pacing::Observe {
         pace.count(caller, "early");
-        return Ok(());
+        return Ok(Came::Early);
     }
     let limits = &shared.config.limits;
     let bounds = (limits.held_polls_max, limits.held_polls_of_principal_max);
-    let Some(_place) = pace.hold(key, bounds) else {
-        pace.count(caller, "refused");
-        return Err(Error::Overloaded {
-            what: "polls that come before their pollIntervalMs is over",
-        });
-    };
-    pace.count(caller, "held");
-    wait(shared, caller, id, shown).await
+    match pace.hold(key, bounds) {
+        Early::Held(_place) => {
+            pace.count(caller, "held");
+            wait(shared, caller, id, shown).await?;
+        }
+        Early::Answered => pace.count(caller, "early"),
+        Early::Refused => {
+            pace.count(caller, "refused");
+            return Err(Error::Overloaded {
+                what: "of your polls that come before their pollIntervalMs is over",
+            });
+        }
+    }
+    Ok(Came::Early)
 }
 
 /// Until the task changes, the interval is over, or this process ends.
@@ -223,13 +276,21 @@ async fn wait(shared: &Shared, caller: &Caller, id: TaskId, shown: Shown) -> Res
     // Interest first, then the look: a change in between is seen by one or the other.
     let mut watch = shared.queue.watch(id).await;
     let changed = match shared.store.get(&caller.principal, id).await? {
-        store::Lookup::Found(task) => task.last_updated_at != shown.updated_at,
+        store::Lookup::Found(task) => State::of(&task) != shown.state,
         store::Lookup::Expired { .. } | store::Lookup::Unknown => true,
     };
     if changed {
         return Ok(());
     }
     let until = shown.until.min(Instant::now() + shared.config.pace_max);
+    let mut connected = shared.queue.connected();
+    let deaf = async {
+        // Nobody tells what changes while Redis is away: the poll is answered so much sooner.
+        if connected.wait_for(|up| !*up).await.is_ok() {
+            tokio::time::sleep(shared.config.recheck).await;
+        }
+    };
+    tokio::pin!(deaf);
     loop {
         tokio::select! {
             biased;
@@ -238,13 +299,19 @@ async fn wait(shared: &Shared, caller: &Caller, id: TaskId, shown: Shown) -> Res
                 Event::Progress(_) => {}
             },
             () = tokio::time::sleep_until(until) => return Ok(()),
+            () = &mut deaf => return Ok(()),
             () = shared.closing.cancelled() => return Ok(()),
         }
     }
 }
 
 /// Remembers what a poll was answered with; the next read of a task that is over is not early.
-pub(crate) fn answered(shared: &Shared, caller: &Caller, task: &Task, interval: Duration) {
+pub(crate) fn answered(
+    shared: &Shared,
+    (caller, came): (&Caller, Came),
+    task: &Task,
+    interval: Duration,
+) {
     if shared.config.pacing == Pacing::Off {
         return;
     }
@@ -252,10 +319,66 @@ pub(crate) fn answered(shared: &Shared, caller: &Caller, task: &Task, interval: 
         shared.pace.forget(task.id);
         return;
     }
+    if came == Came::InTime {
+        shared.pace.count(caller, "in_time");
+    }
     let shown = Shown {
         client: shared.pace.key(caller),
-        updated_at: task.last_updated_at,
+        state: State::of(task),
         until: Instant::now() + interval,
     };
     shared.pace.remember(task.id, shown);
+}
+
+#[cfg(test)]
+mod tests {
+    use telemetry::Registry;
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "any time will do")]
+    fn now() -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn shown(client: u64) -> Shown {
+        Shown {
+            client: CallerKey {
+                principal: 1,
+                client,
+            },
+            state: State {
+                updated_at: now(),
+                stopped: false,
+            },
+            until: Instant::now() + Duration::from_secs(600),
+        }
+    }
+
+    /// One who calls their client by a new name each time is not remembered for ever.
+    #[test]
+    fn what_is_remembered_of_a_task_is_bounded() {
+        let pace = Pace::new(Metrics::prepared(&Registry::new()));
+        let id = TaskId::new(0);
+        for client in 0..1_000 {
+            pace.remember(id, shown(client));
+        }
+        assert_eq!(lock(&pace.shown).tasks[&id].len(), CALLERS_MAX);
+        assert!(pace.early(id, shown(999).client).is_some());
+        assert!(pace.early(id, shown(0).client).is_none());
+    }
+
+    /// What is over is thrown out, and not only when the process ends.
+    #[test]
+    fn tasks_that_nobody_polls_are_forgotten() {
+        let pace = Pace::new(Metrics::prepared(&Registry::new()));
+        for _ in 0..10 * REMEMBERED_MIN {
+            let over = Shown {
+                until: Instant::now(),
+                ..shown(1)
+            };
+            pace.remember(TaskId::new(0), over);
+        }
+        assert!(lock(&pace.shown).tasks.len() <= REMEMBERED_MIN);
+    }
 }

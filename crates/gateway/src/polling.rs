@@ -67,8 +67,12 @@ pub(crate) fn interval_ms(
     let base = idle + idle * (SLOWER_WHEN_FULL - 1) * load / 100;
     // The last byte of an id is random, and the same on every replica.
     let share = u64::from(id.as_bytes()[15]);
-    let jitter = base * JITTER_PERCENT * share / (100 * 255);
-    (base + jitter).min(ms(max)).max(1)
+    let jitter = |base: u64| base * JITTER_PERCENT * share / (100 * 255);
+    if base + jitter(base) <= ms(max) {
+        return (base + jitter(base)).max(1);
+    }
+    // At the upper bound the spread goes down: most tasks of a slow tool are there.
+    (ms(max) - jitter(ms(max))).max(ms(min)).max(1)
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -77,6 +81,8 @@ fn ms(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
@@ -149,6 +155,20 @@ mod tests {
         assert_eq!(of(Some(600), 100), 10_000, "never beyond the bounds");
     }
 
+    /// Tasks that were created together are not polled together, however slow their tool is.
+    #[test]
+    fn clients_do_not_march_in_step() {
+        for change in [500, 2_000, 9_900, 10_000, 600_000] {
+            let observed = Observed {
+                change: Some(Duration::from_millis(change)),
+                ..Observed::default()
+            };
+            let of = |_| interval_ms(BOUNDS, observed, TaskId::new(0), TaskStatus::Working);
+            let intervals: BTreeSet<u64> = (0..200).map(of).collect();
+            assert!(intervals.len() > 20, "{change}: {intervals:?}");
+        }
+    }
+
     #[test]
     fn jitter_is_stable_and_never_leaves_the_bounds() {
         for _ in 0..200 {
@@ -167,7 +187,8 @@ mod tests {
                 change: Some(Duration::from_secs(600)),
                 ..Observed::default()
             };
-            assert_eq!(interval_ms(BOUNDS, slow, id, TaskStatus::Working), 10_000);
+            let slow = interval_ms(BOUNDS, slow, id, TaskStatus::Working);
+            assert!((9_000..=10_000).contains(&slow), "{slow}");
         }
     }
 }

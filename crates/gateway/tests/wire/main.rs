@@ -15,6 +15,7 @@ mod listens;
 mod lists;
 mod outages;
 mod pace;
+mod pace_faults;
 mod questions;
 mod support;
 mod table;

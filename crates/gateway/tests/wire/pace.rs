@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::support::{SECOND, SOON, World, config, text};
 
 /// Polls may be early for a minute, and are then held for so long.
-fn slow(pacing: Pacing) -> Config {
+pub fn slow(pacing: Pacing) -> Config {
     let mut config = config();
     config.poll_min = 60 * SECOND;
     config.poll_max = 60 * SECOND;
@@ -23,7 +23,12 @@ fn slow(pacing: Pacing) -> Config {
 }
 
 /// A poll in the background, once the gateway holds so many.
-async fn held_poll(world: &World, client: &Client, id: &str, number: usize) -> JoinHandle<Answer> {
+pub async fn held_poll(
+    world: &World,
+    client: &Client,
+    id: &str,
+    number: usize,
+) -> JoinHandle<Answer> {
     let (client, params) = (client.clone(), json!({"taskId": id}));
     let poll = async move {
         let request = client.request("tasks/get", params);
@@ -39,7 +44,7 @@ async fn held_poll(world: &World, client: &Client, id: &str, number: usize) -> J
     poll
 }
 
-fn polls(world: &World, pace: &str) -> u64 {
+pub fn polls(world: &World, pace: &str) -> u64 {
     let rendered = world.registry.render();
     let mine = rendered
         .lines()
@@ -49,7 +54,7 @@ fn polls(world: &World, pace: &str) -> u64 {
         .sum()
 }
 
-fn status(answer: Answer) -> Value {
+pub fn status(answer: Answer) -> Value {
     answer.into_result().unwrap()["status"].clone()
 }
 
