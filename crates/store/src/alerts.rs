@@ -36,6 +36,8 @@ pub struct Delivery {
     pub tries: i32,
     /// The alert.
     pub alert: Alert,
+    /// The trace of the call that created the task (JSON object), while there is the task.
+    pub trace_context: Option<bytes::Bytes>,
     /// Postgres' clock.
     pub now: SystemTime,
 }
@@ -58,6 +60,24 @@ impl DeliveryState {
     }
 }
 
+/// What a receiver is told again though it took it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reminder {
+    /// Between two sendings.
+    pub every: Duration,
+    /// That it is over, for so long from then on.
+    pub end_for: Duration,
+}
+
+/// How long a message waits that was not taken.
+#[derive(Clone, Copy, Debug)]
+pub struct SendPause {
+    /// After the first try; doubles with every further one.
+    pub first: Duration,
+    /// At most.
+    pub max: Duration,
+}
+
 /// A fact that somebody should know.
 #[derive(Clone, Debug)]
 pub struct Alert {
@@ -74,7 +94,7 @@ pub struct Alert {
     pub principal: Principal,
     /// Its tool.
     pub tool: String,
-    /// Why, in a word or an error's message of ours; never arguments or results.
+    /// Why, in a word of ours; never what a tool said.
     pub reason: String,
     /// Creation of the task.
     pub task_created_at: SystemTime,
@@ -175,6 +195,7 @@ impl Store {
                     },
                     tries: row.get("tries"),
                     now: row.get("now"),
+                    trace_context: crate::row::bytes(row, "trace_context"),
                     alert: Alert {
                         id: row.get("id"),
                         fingerprint: row.get("fingerprint"),
@@ -193,46 +214,49 @@ impl Store {
         })
     }
 
-    /// The receiver took it; a firing one is sent again after `again`.
+    /// The receiver took these; `repeat` says what it is told again all the same.
     ///
     /// # Errors
-    /// When Postgres could not be asked; it is then sent once more.
-    pub async fn sent_delivery(
+    /// When Postgres could not be asked; they are then sent once more.
+    pub async fn sent_deliveries(
         &self,
-        delivery: &Delivery,
-        again: Option<Duration>,
+        deliveries: &[Delivery],
+        repeat: Option<Reminder>,
     ) -> Result<(), Error> {
-        let (state, again_ms) = (delivery.state.as_str(), again.map(ms));
-        with_connection!(self, "sent_delivery", |connection| {
-            let statement = connection.prepare_cached(sql!("sent_delivery")).await?;
+        if deliveries.is_empty() {
+            return Ok(());
+        }
+        let column = |of: fn(&Delivery) -> &str| deliveries.iter().map(of).collect::<Vec<&str>>();
+        let ids: Vec<Uuid> = deliveries.iter().map(|one| one.alert.id).collect();
+        let receivers = column(|delivery| &delivery.receiver);
+        let states = column(|delivery| delivery.state.as_str());
+        let every = repeat.map(|repeat| ms(repeat.every));
+        let end_for = repeat.map(|repeat| ms(repeat.end_for));
+        with_connection!(self, "sent_deliveries", |connection| {
+            let statement = connection.prepare_cached(sql!("sent_deliveries")).await?;
             connection
-                .execute(
-                    &statement,
-                    &[&delivery.alert.id, &delivery.receiver, &state, &again_ms],
-                )
+                .execute(&statement, &[&ids, &receivers, &states, &every, &end_for])
                 .await?;
             Ok(())
         })
     }
 
-    /// The receiver did not take it; again after `pause`.
+    /// The receiver did not take it; again after a pause.
     ///
     /// # Errors
     /// When Postgres could not be asked; it is then sent again when its claim is over.
     pub async fn unsent_delivery(
         &self,
         delivery: &Delivery,
-        pause: Duration,
+        pause: SendPause,
         error: &str,
     ) -> Result<(), Error> {
-        let (pause_ms, error) = (ms(pause), text(error));
+        let (first, max, error) = (ms(pause.first), ms(pause.max), text(error));
         with_connection!(self, "unsent_delivery", |connection| {
             let statement = connection.prepare_cached(sql!("unsent_delivery")).await?;
+            let (id, receiver) = (&delivery.alert.id, &delivery.receiver);
             connection
-                .execute(
-                    &statement,
-                    &[&delivery.alert.id, &delivery.receiver, &pause_ms, &error],
-                )
+                .execute(&statement, &[id, receiver, &first, &max, &error])
                 .await?;
             Ok(())
         })

@@ -61,7 +61,7 @@ use std::time::Duration;
 
 use protocol::TaskId;
 
-pub use alerts::{Alert, AlertRules, Delivery, DeliveryState, Unfetched};
+pub use alerts::{Alert, AlertRules, Delivery, DeliveryState, Reminder, SendPause, Unfetched};
 pub use cancel::{Cancel, Settled};
 pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;

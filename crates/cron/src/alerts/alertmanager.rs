@@ -6,19 +6,51 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::Timestamp;
 use serde_json::{Value, json};
+use store::{Delivery, Reminder};
 
 use super::http::{Client, Request};
 use super::message::Message;
+use super::receivers::Failure;
 
-/// Between two sendings of a firing alert.
-pub(crate) const AGAIN: Duration = Duration::from_secs(60);
+/// Alerts of one request, as Prometheus sends them.
+pub(crate) const AT_ONCE: i64 = 64;
+/// A firing alert is sent again before it is forgotten. So is its end, for as long: an Alertmanager
+/// that is restarted right after it was told, or whose clock is late, would not tell it.
+pub(crate) const REPEAT: Reminder = Reminder {
+    every: Duration::from_secs(60),
+    end_for: ENDS_AFTER,
+};
 /// After this without another sending it counts as over: a cron that is away for minutes must not
 /// look like a task that was read.
 const ENDS_AFTER: Duration = Duration::from_secs(15 * 60);
 
-pub(crate) async fn send(client: &Client, url: &str, message: &Message) -> Result<(), String> {
+/// Sends all in one request; one by one if that is refused, for one of them may be why.
+pub(crate) async fn send_all(
+    client: &Client,
+    url: &str,
+    messages: Vec<(Delivery, Message)>,
+) -> Vec<(Delivery, Result<(), Failure>)> {
+    let sent = send(client, url, messages.iter().map(|(_, message)| message)).await;
+    let mut all = Vec::with_capacity(messages.len());
+    let one_is_why = matches!(sent, Err(Failure::Refused(_))) && messages.len() > 1;
+    for (delivery, message) in messages {
+        let sent = if one_is_why {
+            send(client, url, [&message]).await
+        } else {
+            sent.clone()
+        };
+        all.push((delivery, sent));
+    }
+    all
+}
+
+async fn send(
+    client: &Client,
+    url: &str,
+    messages: impl IntoIterator<Item = &Message>,
+) -> Result<(), Failure> {
     let url = format!("{}/api/v2/alerts", url.trim_end_matches('/'));
-    let body = Value::Array(vec![alert(message)]).to_string();
+    let body = Value::Array(messages.into_iter().map(alert).collect()).to_string();
     client
         .post(Request {
             url,

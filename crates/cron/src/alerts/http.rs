@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, header};
+use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+
+use super::receivers::Failure;
 
 /// One request, its answer included.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,13 +45,14 @@ impl Client {
     }
 
     /// Posts JSON; any answer but 2xx is an error.
-    pub(crate) async fn post(&self, request: Request) -> Result<(), String> {
+    pub(crate) async fn post(&self, request: Request) -> Result<(), Failure> {
+        let late = |_| Err(Failure::Away(format!("no answer within {TIMEOUT:?}")));
         tokio::time::timeout(TIMEOUT, self.exchange(request))
             .await
-            .unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")))
+            .unwrap_or_else(late)
     }
 
-    async fn exchange(&self, request: Request) -> Result<(), String> {
+    async fn exchange(&self, request: Request) -> Result<(), Failure> {
         let mut builder = http::Request::builder()
             .method(Method::POST)
             .uri(request.url)
@@ -58,8 +61,9 @@ impl Client {
             builder = builder.header(name, value);
         }
         let request = builder.body(Full::new(request.body));
-        let request = request.map_err(|error| error.to_string())?;
-        let answer = self.pool.request(request).await.map_err(chain)?;
+        let request = request.map_err(|error| Failure::Refused(error.to_string()))?;
+        let away = |error| Failure::Away(chain(error));
+        let answer = self.pool.request(request).await.map_err(away)?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
         let body = body
@@ -70,7 +74,15 @@ impl Client {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
-        Err(format!("answered {status}: {said}"))
+        let text = format!("answered {status}: {said}");
+        Err(match status {
+            // What is said of a message, not of us or of the hour.
+            StatusCode::BAD_REQUEST
+            | StatusCode::CONFLICT
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY => Failure::Refused(text),
+            _ => Failure::Away(text),
+        })
     }
 }
 

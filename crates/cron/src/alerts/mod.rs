@@ -6,29 +6,40 @@ mod alertmanager;
 pub mod config;
 mod http;
 mod message;
+mod receivers;
 mod webhook;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use store::{AlertRules, Delivery};
+use futures::future::join_all;
+use store::{AlertRules, Delivery, Reminder, SendPause};
+use tokio_util::sync::CancellationToken;
 
-use crate::{Parts, Swept};
+use crate::{Parts, Swept, trace};
 use config::{Config, Kind, Receiver};
 use message::Message;
+use receivers::{Absent, Failure};
 
-/// Sent at a time.
-const AT_ONCE: usize = 8;
-/// Longer than sending one batch takes; then another sender may have it.
-const CLAIM: Duration = Duration::from_secs(120);
-/// Pause after a receiver refused, doubling to the longer one.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+/// Webhooks and lines sent at a time.
+const AT_ONCE: i64 = 8;
+/// Longer than sending what is claimed at a time takes; then another sender may have it.
+const CLAIM: Duration = Duration::from_secs(30);
+/// SendPause of a message that was not taken, doubling to the longer one.
+const PAUSE: SendPause = SendPause {
+    first: Duration::from_secs(1),
+    max: Duration::from_secs(300),
+};
+/// After this a receiver's further messages are left to the next sweep.
+const ROUND: Duration = Duration::from_secs(5);
 
 /// The receivers.
 pub(crate) struct Alerts {
     config: Config,
     receivers: BTreeMap<String, Receiver>,
+    absent: Absent,
     client: http::Client,
 }
 
@@ -37,30 +48,55 @@ impl Alerts {
         let named = |receiver: &Receiver| (receiver.name.clone(), receiver.clone());
         Self {
             receivers: config.receivers.iter().map(named).collect(),
+            absent: Absent::default(),
             client: http::Client::new(),
             config,
         }
     }
 
-    async fn send(&self, delivery: &Delivery) -> Result<Option<Duration>, String> {
-        let receiver = self.receivers.get(&delivery.receiver);
-        let receiver = receiver.ok_or("no such receiver any more")?;
-        let message = Message::new(&self.config, delivery);
-        match receiver.kind {
-            Kind::Log => {
-                log(&message);
-                Ok(None)
-            }
-            Kind::Alertmanager => alertmanager::send(&self.client, &receiver.url, &message)
-                .await
-                .map(|()| Some(alertmanager::AGAIN)),
-            Kind::Webhook => {
-                let to = (receiver.url.as_str(), receiver.secret.as_str());
-                webhook::send(&self.client, to, &message)
-                    .await
-                    .map(|()| None)
-            }
+    /// Tells a receiver, and says of each message what came of it.
+    async fn send(
+        &self,
+        receiver: &Receiver,
+        due: &[Delivery],
+    ) -> Vec<(Delivery, Result<(), Failure>)> {
+        let messages: Vec<(Delivery, Message)> = due
+            .iter()
+            .map(|delivery| (delivery.clone(), Message::new(&self.config, delivery)))
+            .collect();
+        if receiver.kind == Kind::Alertmanager {
+            return alertmanager::send_all(&self.client, &receiver.url, messages).await;
         }
+        let sending = futures::stream::iter(messages).map(async |(delivery, message)| {
+            let sent = match receiver.kind {
+                Kind::Webhook => {
+                    let to = (receiver.url.as_str(), receiver.secret.as_str());
+                    webhook::send(&self.client, to, &message).await
+                }
+                Kind::Log | Kind::Alertmanager => {
+                    log(&message);
+                    Ok(())
+                }
+            };
+            (delivery, sent)
+        });
+        let at_once = usize::try_from(AT_ONCE).unwrap_or(1);
+        sending.buffer_unordered(at_once).collect().await
+    }
+}
+
+impl Receiver {
+    /// Messages claimed and sent at a time.
+    fn at_once(&self) -> i64 {
+        match self.kind {
+            Kind::Alertmanager => alertmanager::AT_ONCE,
+            Kind::Webhook | Kind::Log => AT_ONCE,
+        }
+    }
+
+    /// What it must be told again though it took it.
+    fn repeats(&self) -> Option<Reminder> {
+        (self.kind == Kind::Alertmanager).then_some(alertmanager::REPEAT)
     }
 }
 
@@ -70,6 +106,7 @@ fn log(message: &Message) {
             task.id = message.task,
             tool.name = message.tool,
             alert = message.name,
+            trace_id = message.trace_id,
             "resolved"
         );
     } else {
@@ -77,6 +114,7 @@ fn log(message: &Message) {
             task.id = message.task,
             tool.name = message.tool,
             alert = message.name,
+            trace_id = message.trace_id,
             reason = message.reason,
             summary = message.summary,
             "alert"
@@ -96,75 +134,130 @@ pub(crate) async fn raise(parts: Parts) -> Swept {
         question_after: config.question_after,
         limit,
     };
-    let store = &parts.store;
-    super::sweeps::batches(&parts, async || {
-        let (judged, raised) = store.raise_unfetched(&rules).await?;
-        parts
-            .metrics
-            .raised
-            .inc_by(u64::try_from(raised).unwrap_or(0));
+    let (store, raised) = (&parts.store, &parts.metrics.raised);
+    // One that fails keeps none of the others from being done.
+    let over = super::sweeps::batches(&parts, async || {
+        let (judged, new) = store.raise_unfetched(&rules).await?;
+        raised.inc_by(u64::try_from(new).unwrap_or(0));
         Ok(u64::try_from(judged).unwrap_or(0))
     })
-    .await?;
-    super::sweeps::batches(&parts, async || {
-        let raised = u64::try_from(store.raise_live(&rules).await?).unwrap_or(0);
-        parts.metrics.raised.inc_by(raised);
-        Ok(raised)
+    .await;
+    let live = super::sweeps::batches(&parts, async || {
+        let new = u64::try_from(store.raise_live(&rules).await?).unwrap_or(0);
+        raised.inc_by(new);
+        Ok(new)
     })
-    .await?;
-    super::sweeps::batches(&parts, async || {
+    .await;
+    let resolved = super::sweeps::batches(&parts, async || {
         Ok(store.resolve_alerts(limit, config.keep).await?)
     })
-    .await?;
-    super::sweeps::batches(&parts, async || {
+    .await;
+    let purged = super::sweeps::batches(&parts, async || {
         Ok(store.purge_alerts(limit, config.keep).await?)
     })
-    .await
+    .await;
+    Ok(over? + live? + resolved? + purged?)
 }
 
-/// Sends what is due.
+/// Sends what is due. Each receiver on its own: one that hangs keeps nobody else's messages.
 pub(crate) async fn deliver(parts: Parts) -> Swept {
-    let names: Vec<String> = parts.alerts.receivers.keys().cloned().collect();
-    super::sweeps::batches(&parts, async || {
-        let due = parts
-            .store
-            .due_deliveries(&names, parts.config.batch_rows(), CLAIM)
-            .await?;
-        let count = due.len() as u64;
-        let sending = futures::stream::iter(due).map(|delivery| one(&parts, delivery));
-        let mut sent = sending.buffer_unordered(AT_ONCE);
-        while let Some(sent) = sent.next().await {
-            sent?;
-        }
-        Ok(count)
-    })
-    .await
+    let receivers = parts.alerts.receivers.values();
+    let others = Others {
+        busy: AtomicUsize::new(receivers.len()),
+        done: CancellationToken::new(),
+    };
+    let told = receivers.map(|receiver| keep_telling(&parts, receiver, &others));
+    // All have ended when the first error is returned.
+    join_all(told).await.into_iter().sum()
 }
 
-async fn one(parts: &Parts, delivery: Delivery) -> Result<(), crate::Error> {
-    let sent = parts.alerts.send(&delivery).await;
-    let outcome = if sent.is_ok() { "delivered" } else { "failed" };
-    parts
-        .metrics
-        .deliveries
-        .with_label_values(&[delivery.receiver.as_str(), outcome])
-        .inc();
-    match sent {
-        Ok(again) => parts.store.sent_delivery(&delivery, again).await?,
-        Err(error) => {
-            tracing::warn!(
-                receiver = delivery.receiver,
-                alert = delivery.alert.fingerprint,
-                error,
-                "alert not delivered yet"
-            );
-            let doubled = PAUSE.0.saturating_mul(1 << delivery.tries.clamp(0, 16));
-            let pause = doubled.min(PAUSE.1);
-            parts
-                .store
-                .unsent_delivery(&delivery, pause, &error)
-                .await?;
-        }
+/// Who has not been told once yet in this sweep.
+struct Others {
+    busy: AtomicUsize,
+    done: CancellationToken,
+}
+
+/// Tells a receiver, and, while another one takes its time, as often as ever.
+async fn keep_telling(parts: &Parts, receiver: &Receiver, others: &Others) -> Swept {
+    let mut told = tell(parts, receiver).await;
+    if others.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
+        others.done.cancel();
     }
+    while let Ok(count) = told {
+        tokio::select! {
+            biased;
+            () = others.done.cancelled() => break,
+            () = parts.shutdown.cancelled() => break,
+            () = tokio::time::sleep(parts.config.deadline_interval) => {}
+        }
+        told = tell(parts, receiver).await.map(|more| count + more);
+    }
+    told
+}
+
+/// Sends a receiver what is due, while it takes it.
+async fn tell(parts: &Parts, receiver: &Receiver) -> Swept {
+    let (alerts, store) = (&parts.alerts, &parts.store);
+    let (name, names) = (&receiver.name, [receiver.name.clone()]);
+    let begun = Instant::now();
+    let mut told = 0;
+    loop {
+        let at_once = alerts
+            .absent
+            .allows(name, receiver.at_once(), Instant::now());
+        if at_once == 0 || begun.elapsed() > ROUND || parts.shutdown.is_cancelled() {
+            return Ok(told);
+        }
+        let due = store.due_deliveries(&names, at_once, CLAIM).await?;
+        if due.is_empty() {
+            return Ok(told);
+        }
+        told += due.len() as u64;
+        let spans = trace::alerts(&due);
+        let sent = alerts.send(receiver, &due).await;
+        trace::told(spans, sent.iter().map(|(due, sent)| (due, sent.is_ok())));
+        let away =
+            |(_, sent): &(Delivery, Result<(), Failure>)| matches!(sent, Err(Failure::Away(_)));
+        if sent.iter().all(away) {
+            alerts.absent.away(name, Instant::now());
+        } else {
+            alerts.absent.answered(name);
+        }
+        receipts(parts, receiver, sent).await?;
+    }
+}
+
+/// Keeps what came of messages.
+async fn receipts(
+    parts: &Parts,
+    receiver: &Receiver,
+    sent: Vec<(Delivery, Result<(), Failure>)>,
+) -> Result<(), crate::Error> {
+    let count = |outcome: &str, number: usize| {
+        let labels = [receiver.name.as_str(), outcome];
+        let counter = parts.metrics.deliveries.with_label_values(&labels);
+        counter.inc_by(number as u64);
+    };
+    let mut taken = Vec::new();
+    for (delivery, sent) in sent {
+        let Err(failure) = sent else {
+            taken.push(delivery);
+            continue;
+        };
+        count("failed", 1);
+        tracing::warn!(
+            receiver = delivery.receiver,
+            alert = delivery.alert.fingerprint,
+            error = failure.text(),
+            "alert not delivered yet"
+        );
+        let unsent = parts
+            .store
+            .unsent_delivery(&delivery, PAUSE, failure.text());
+        unsent.await?;
+    }
+    count("delivered", taken.len());
+    let repeats = receiver.repeats();
+    parts.store.sent_deliveries(&taken, repeats).await?;
     Ok(())
 }

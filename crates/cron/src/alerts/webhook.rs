@@ -11,6 +11,7 @@ use sha2::Sha256;
 
 use super::http::{Client, Request};
 use super::message::Message;
+use super::receivers::Failure;
 
 const PREFIX: &str = "whsec_";
 /// Standard Webhooks: 192 to 512 bits.
@@ -36,7 +37,7 @@ pub(crate) async fn send(
     client: &Client,
     (url, secret): (&str, &str),
     message: &Message,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let body = message.json().to_string();
     let state = if message.resolved {
         "resolved"
@@ -47,7 +48,8 @@ pub(crate) async fn send(
     let id = format!("{}:{state}", message.fingerprint);
     let now = message.now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let timestamp = now.as_secs().to_string();
-    let signature = sign(&key(secret)?, &[&id, &timestamp, &body]);
+    let key = key(secret).map_err(Failure::Away)?;
+    let signature = sign(&key, &[&id, &timestamp, &body]);
     client
         .post(Request {
             url: url.to_owned(),

@@ -14,7 +14,7 @@ WITH seen AS (
     FROM tasks WHERE phase = 'running' AND claimed_at IS NOT NULL AND lease_until > now()
       AND claimed_at + (work_ms_max - work_ms_used) * interval '1 millisecond' < now() - interval '1 minute'
     UNION ALL
-    SELECT 'attempts_near_max', id, 0, issuer, subject, tool, coalesce(last_error, 'the worker was lost'), created_at, now()
+    SELECT 'attempts_near_max', id, 0, issuer, subject, tool, CASE WHEN last_error IS NULL THEN 'worker_lost' ELSE 'tool_error' END, created_at, now()
     FROM tasks WHERE phase IN ('queued', 'running') AND tries_max > 1 AND tries >= tries_max - 1
 ), fresh AS (
     SELECT seen.*, CASE WHEN rounds > 0 THEN kind || ':' || id || ':' || rounds ELSE kind || ':' || id END AS fingerprint

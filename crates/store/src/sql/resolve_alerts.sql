@@ -12,11 +12,14 @@ WITH over AS MATERIALIZED (
         ELSE false END)
     ORDER BY a.raised_at LIMIT $1
     FOR NO KEY UPDATE OF a SKIP LOCKED
+), told AS MATERIALIZED (
+    SELECT d.alert_id, d.receiver FROM alert_deliveries d JOIN over ON d.alert_id = over.id
+    WHERE d.state = 'firing' ORDER BY d.alert_id, d.receiver FOR NO KEY UPDATE OF d
 ), d AS (
     UPDATE alert_deliveries d SET
         -- One that was tried may have arrived.
         state = CASE WHEN d.delivered_at IS NOT NULL OR d.tries > 0 THEN 'resolving' ELSE 'given_up' END,
         next_at = CASE WHEN d.delivered_at IS NOT NULL OR d.tries > 0 THEN now() END, tries = 0
-    FROM over WHERE d.alert_id = over.id AND d.state = 'firing'
+    FROM told WHERE d.alert_id = told.alert_id AND d.receiver = told.receiver AND d.state = 'firing'
 )
 UPDATE alerts SET resolved_at = now() FROM over WHERE alerts.id = over.id

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::TaskId;
-use store::{AlertRules, Delivery, DeliveryState, Store, ToolPolicy};
+use store::{AlertRules, Delivery, DeliveryState, Reminder, SendPause, Store, ToolPolicy};
 
 use crate::support::{HOUR, NO_WORK, SECOND, World, question, store};
 
@@ -16,6 +16,16 @@ fn rules(receivers: &[String]) -> AlertRules<'_> {
         limit: 10,
     }
 }
+
+/// As an Alertmanager is told.
+const HOURLY: Option<Reminder> = Some(Reminder {
+    every: HOUR,
+    end_for: HOUR,
+});
+const PAUSE: SendPause = SendPause {
+    first: SECOND,
+    max: HOUR,
+};
 
 fn pager() -> Vec<String> {
     vec!["pager".to_owned()]
@@ -101,14 +111,14 @@ async fn what_is_read_is_resolved_for_those_who_were_told() {
     );
     let told = due(store).await.pop().unwrap();
     assert!(due(store).await.is_empty(), "claimed");
-    store.sent_delivery(&told, Some(HOUR)).await.unwrap();
+    store.sent_deliveries(&[told], HOURLY).await.unwrap();
     assert_eq!(store.resolve_alerts(10, 24 * HOUR).await.unwrap(), 0);
     store.mark_fetched(&[id]).await.unwrap();
     assert_eq!(store.resolve_alerts(10, 24 * HOUR).await.unwrap(), 1);
     let over = due(store).await.pop().unwrap();
     assert_eq!(over.state, DeliveryState::Resolving);
     assert!(over.alert.resolved_at.is_some());
-    store.sent_delivery(&over, None).await.unwrap();
+    store.sent_deliveries(&[over], None).await.unwrap();
     assert!(due(store).await.is_empty());
     let mail = ["mail".to_owned()];
     let mail = store.due_deliveries(&mail, 10, HOUR).await.unwrap();
@@ -136,15 +146,103 @@ async fn a_message_under_way_is_resolved_after_it() {
     let told = due(store).await.pop().unwrap();
     store.mark_fetched(&[id]).await.unwrap();
     store.resolve_alerts(10, 24 * HOUR).await.unwrap();
-    store.sent_delivery(&told, Some(HOUR)).await.unwrap();
+    store.sent_deliveries(&[told], HOURLY).await.unwrap();
     let over = due(store).await.pop().unwrap();
     assert_eq!(over.state, DeliveryState::Resolving);
-    store.unsent_delivery(&over, HOUR, "down\0").await.unwrap();
+    store.unsent_delivery(&over, PAUSE, "down\0").await.unwrap();
     assert!(due(store).await.is_empty(), "after its pause");
     world
         .run("UPDATE alert_deliveries SET next_at = now()")
         .await;
     assert_eq!(due(store).await.pop().unwrap().tries, 2);
+}
+
+/// A receiver that forgets (an Alertmanager that restarts) is told of the end for a while, and of
+/// what fires until then; each message at its time only.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_forgets_is_told_again_until_it_is_over_for_a_while() {
+    let world = World::new().await;
+    let store = &world.store;
+    let receivers = pager();
+    let id = failed(&world).await;
+    world
+        .set(id, "finished_at = finished_at - interval '2 hours'")
+        .await;
+    store.raise_unfetched(&rules(&receivers)).await.unwrap();
+    let soon = "UPDATE alert_deliveries SET next_at = now() WHERE next_at IS NOT NULL";
+    for _ in 0..3 {
+        let told = due(store).await;
+        assert_eq!(told[0].state, DeliveryState::Firing);
+        store.sent_deliveries(&told, HOURLY).await.unwrap();
+        assert!(due(store).await.is_empty(), "not before its time");
+        world.run(soon).await;
+    }
+    store.mark_fetched(&[id]).await.unwrap();
+    store.resolve_alerts(10, 24 * HOUR).await.unwrap();
+    for ago in ["1 minute", "50 minutes", "2 hours"] {
+        let over = due(store).await;
+        assert_eq!(over[0].state, DeliveryState::Resolving);
+        let resolved = format!("UPDATE alerts SET resolved_at = now() - interval '{ago}'");
+        world.run(&resolved).await;
+        store.sent_deliveries(&over, HOURLY).await.unwrap();
+        world.run(soon).await;
+    }
+    assert!(due(store).await.is_empty());
+    let state = world.value("SELECT state FROM alert_deliveries").await;
+    assert_eq!(state.as_deref(), Some("done"));
+}
+
+/// A pause doubles, to its longest, however often it was tried.
+#[tokio::test(flavor = "multi_thread")]
+async fn pauses_double_to_the_longest() {
+    let world = World::new().await;
+    let store = &world.store;
+    let receivers = pager();
+    let id = failed(&world).await;
+    world
+        .set(id, "finished_at = finished_at - interval '2 hours'")
+        .await;
+    store.raise_unfetched(&rules(&receivers)).await.unwrap();
+    for seconds in ["1", "2", "4", "8"] {
+        let told = due(store).await.pop().unwrap();
+        store.unsent_delivery(&told, PAUSE, "away").await.unwrap();
+        let pause = "SELECT ceil(extract(epoch FROM next_at - now()))::int FROM alert_deliveries";
+        assert_eq!(world.value(pause).await.as_deref(), Some(seconds));
+        world
+            .run("UPDATE alert_deliveries SET next_at = now()")
+            .await;
+    }
+    world
+        .run("UPDATE alert_deliveries SET tries = 100000")
+        .await;
+    let told = due(store).await.pop().unwrap();
+    store.unsent_delivery(&told, PAUSE, "away").await.unwrap();
+    let long = "SELECT next_at > now() + interval '59 minutes' FROM alert_deliveries";
+    assert!(matches!(
+        world.value(long).await.as_deref(),
+        Some("t" | "true")
+    ));
+}
+
+/// What a tool said may quote its arguments: no receiver is told of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tool_said_is_no_reason() {
+    let world = World::new().await;
+    let store = &world.store;
+    let receivers = pager();
+    let policy = ToolPolicy {
+        tries_max: 2,
+        ..ToolPolicy::default()
+    };
+    let claim = world.running_with(&policy).await;
+    let _ = store
+        .retry(&claim, "no such card: 4111-planted", NO_WORK, NO_WORK)
+        .await
+        .unwrap();
+    assert_eq!(store.raise_live(&rules(&receivers)).await.unwrap(), 1);
+    let told = due(store).await.pop().unwrap();
+    assert_eq!(told.alert.reason, "tool_error");
+    assert!(!format!("{told:?}").contains("planted"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
