@@ -10,6 +10,9 @@ use crate::config::ms;
 /// Keys are kept at least this long, and with them their tasks (I7).
 const KEY_KEPT_MIN: Duration = Duration::from_secs(24 * 3600);
 
+/// The longest length of time that a setting may have: a hundred years, as `humantime` counts them.
+const LONGEST: Duration = Duration::from_secs(100 * 31_557_600);
+
 /// The longest that a lost worker is waited for, in a TTL's sum: a lease and its grace.
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -244,6 +247,7 @@ impl ToolPolicy {
         if self.work_limit.is_zero() || self.input_deadline.is_zero() {
             return refuse("work_limit and input_deadline must be above 0".to_owned());
         }
+        self.validate_lengths().or_else(refuse)?;
         self.validate_ttl().or_else(refuse)?;
         if let (Some(min), Some(max)) = (self.poll_min, self.poll_max)
             && min > max
@@ -255,6 +259,28 @@ impl ToolPolicy {
 }
 
 impl ToolPolicy {
+    /// What is added to a time of creation must still be a time: else every call would fail.
+    fn validate_lengths(&self) -> Result<(), String> {
+        let needed = self.ttl_needed();
+        let lengths = [
+            ("ttl", self.ttl),
+            ("ttl_max", self.ttl_max),
+            ("input_deadline", Some(self.input_deadline)),
+            ("alert_after", self.alert_after),
+            (
+                "the sum of queue_wait, tries, undo_limit and client_absence",
+                Some(needed),
+            ),
+        ];
+        for (name, length) in lengths {
+            if length.is_some_and(|length| length > LONGEST) {
+                let most = humantime::format_duration(LONGEST);
+                return Err(format!("{name} is longer than {most}"));
+            }
+        }
+        Ok(())
+    }
+
     /// A task must be able to live as long as its work, its questions and its reader need.
     fn validate_ttl(&self) -> Result<(), String> {
         let say = humantime::format_duration;
@@ -384,6 +410,36 @@ mod tests {
             "{}",
             problem(&policy)
         );
+    }
+
+    /// Else every call would fail, with an error of Postgres.
+    #[test]
+    fn a_time_that_is_no_time_is_refused() {
+        let for_ever = Duration::from_secs(u64::MAX / 1_000);
+        let policies = [
+            ToolPolicy {
+                ttl: Some(for_ever),
+                ttl_max: None,
+                ..ToolPolicy::default()
+            },
+            ToolPolicy {
+                input_deadline: for_ever,
+                ttl_max: None,
+                ..ToolPolicy::default()
+            },
+            ToolPolicy {
+                alert_after: Some(for_ever),
+                ..ToolPolicy::default()
+            },
+            ToolPolicy {
+                work_limit: Duration::MAX,
+                ttl_max: None,
+                ..ToolPolicy::default()
+            },
+        ];
+        for policy in policies {
+            assert!(problem(&policy).contains("is longer than"), "{policy:?}");
+        }
     }
 
     #[test]
