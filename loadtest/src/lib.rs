@@ -16,6 +16,7 @@ pub mod history;
 pub mod judgement;
 pub mod ledger;
 pub mod lines;
+pub mod lives;
 pub mod outage;
 pub mod plan;
 pub mod rng;

@@ -1,5 +1,6 @@
 //! One run: start everything, let clients and faults loose on it, settle, judge.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::fault::Fault;
 use crate::faults::Breaker;
 use crate::figures::Figures;
 use crate::history::{Event, Kind, Recorder};
+use crate::lives::{self, Life};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 use crate::scene::Scene;
@@ -97,6 +99,7 @@ pub async fn run(options: &Options) -> Result<Outcome> {
     });
     attack(options, &stack, &shared).await;
     settle::settle(&shared, options.seed).await;
+    let lives = lives::tell(&options.binary, &stack.database_url, &dir).await;
     drop(stack);
     let history = recorder.finish().map_err(Error::io("keep the history"))?;
     let judgement = judgement::of(&history, &dir.join(judgement::LEDGER))?;
@@ -110,6 +113,7 @@ pub async fn run(options: &Options) -> Result<Outcome> {
         report.push_str(&format!("  fewer tasks than {}\n", options.tasks_min));
     }
     report.push_str(&judgement.report);
+    report.push_str(&told(lives, options.keep.is_some()));
     Ok(Outcome {
         report,
         verdict: format!(
@@ -120,6 +124,28 @@ pub async fn run(options: &Options) -> Result<Outcome> {
         ),
         good: judgement.violations == 0 && tasks >= options.tasks_min,
     })
+}
+
+/// Where the lives of tasks are; the first one itself if the folder is gone with the run.
+fn told(lives: Result<Vec<Life>>, kept: bool) -> String {
+    let mut text = String::new();
+    match lives {
+        Ok(lives) if kept => {
+            for life in lives {
+                let file = life.file.display();
+                let _ = writeln!(text, "  {}: {file}", life.kind);
+            }
+        }
+        Ok(lives) => {
+            if let Some(life) = lives.first() {
+                let _ = writeln!(text, "the task with the most attempts:\n{}", life.text);
+            }
+        }
+        Err(error) => {
+            let _ = writeln!(text, "  no lives of tasks: {error}");
+        }
+    }
+    text
 }
 
 async fn start(options: &Options, dir: &Path) -> Result<Stack> {
