@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One block. Unknown members of what an upstream server sent are dropped.
+/// One block, as far as we know it; what an upstream server sent is kept as text beside it
+/// ([`CallToolResult::passed_on`](crate::tools::CallToolResult::passed_on)).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {

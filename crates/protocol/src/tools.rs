@@ -64,6 +64,9 @@ pub struct ToolAnnotations {
     /// It reaches beyond a closed world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
+    /// What other servers' authors wrote beyond that.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 impl Tool {
@@ -259,6 +262,8 @@ pub struct CallToolResult {
     pub is_error: bool,
     /// Metadata.
     pub meta: Option<Map<String, Value>>,
+    /// The text that some other program printed: it is what is stored and sent.
+    passed_on: Option<Bytes>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -284,6 +289,11 @@ fn none<T>() -> Option<T> {
 
 impl Serialize for CallToolResult {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(text) = &self.passed_on {
+            let raw: &RawValue =
+                serde_json::from_slice(text).map_err(serde::ser::Error::custom)?;
+            return raw.serialize(serializer);
+        }
         WireResult {
             result_type: Some("complete".to_owned()),
             content: &self.content,
@@ -305,6 +315,7 @@ impl<'de> Deserialize<'de> for CallToolResult {
                 structured_content: wire.structured_content,
                 is_error: wire.is_error.unwrap_or(false),
                 meta: wire.meta,
+                passed_on: None,
             }),
             Some(other) => Err(serde::de::Error::custom(format!(
                 "expected a result of type complete, got {}",
@@ -346,10 +357,35 @@ impl CallToolResult {
         }
     }
 
+    /// What some other program printed, to be passed on as it is: members, kinds of content and
+    /// digits that we know nothing of included. The fields hold what we understand of it.
+    ///
+    /// # Errors
+    /// As [`complete_result`].
+    pub fn passed_on(json: &[u8]) -> Result<Self, String> {
+        let text = complete_result(json)?;
+        let read = |error: serde_json::Error| format!("not a tool's result: {error}");
+        let wire: WireResult<Vec<Value>, Value, Map<String, Value>> =
+            serde_json::from_slice(&text).map_err(read)?;
+        let content = wire.content.into_iter();
+        Ok(Self {
+            content: content
+                .filter_map(|block| serde_json::from_value(block).ok())
+                .collect(),
+            structured_content: wire.structured_content,
+            is_error: wire.is_error.unwrap_or(false),
+            meta: wire.meta,
+            passed_on: Some(text),
+        })
+    }
+
     /// The JSON text, as it is stored.
     #[must_use]
     pub fn to_json(&self) -> Bytes {
-        writer::json(self)
+        match &self.passed_on {
+            Some(text) => text.clone(),
+            None => writer::json(self),
+        }
     }
 }
 
