@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use store::{Alert, Delivery, DeliveryState, Principal};
 
 use super::config::{Config, NamePrincipal};
+use crate::trace;
 
 /// One alert in words and numbers.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Message {
     pub(crate) resolved_at: Option<SystemTime>,
     /// Postgres' clock.
     pub(crate) now: SystemTime,
+    /// The trace of the call that created the task.
+    pub(crate) trace_id: Option<String>,
 }
 
 impl Message {
@@ -56,6 +59,7 @@ impl Message {
             raised_at: alert.raised_at,
             resolved_at: alert.resolved_at,
             now: delivery.now,
+            trace_id: trace::of_call(delivery).trace_id().map(str::to_owned),
             summary,
             link,
             task,

@@ -11,5 +11,6 @@ WITH due AS MATERIALIZED (
     RETURNING d.alert_id, d.receiver, d.state, d.tries
 )
 SELECT claimed.receiver, claimed.state, claimed.tries, a.id, a.fingerprint, a.kind, a.task_id, a.issuer, a.subject, a.tool,
-       a.reason, a.task_created_at, a.since, a.raised_at, a.resolved_at, now() AS now
+       a.reason, a.task_created_at, a.since, a.raised_at, a.resolved_at, now() AS now,
+       (SELECT t.trace_context FROM tasks t WHERE t.id = a.task_id) AS trace_context
 FROM claimed JOIN alerts a ON a.id = claimed.alert_id
