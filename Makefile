@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test conformance clients install rollout chaos chaos-sabotage
+	build cargo-test conformance clients install rollout chaos chaos-sabotage helm helm-docs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -42,6 +42,7 @@ clippy: ## lint everything, warnings denied
 docs: ## write the generated pages under docs/ and the crates' documentation
 	$(CARGO) run -q -p mcp-tasks -- config reference > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	@[ ! -x $(TOOLS)/chart/bin/python ] || .ci/helm docs
 	$(CARGO) doc --workspace --no-deps
 
 docs-check: ## fail if a crate's documentation has a warning
@@ -84,6 +85,12 @@ rollout: install ## upgrade from an older release and back, under load (OLD=comm
 
 conformance: install build ## the official conformance runner against three gateways
 	@.ci/conformance
+
+helm: install build ## the Helm chart: rendered, validated, checked against the binary, its test run
+	@.ci/helm
+
+helm-docs: install ## write the chart's README.md and values.schema.json
+	@.ci/helm docs
 
 clients: install build ## published MCP clients (TypeScript, Python, curl) against a fresh stack
 	@.ci/clients/run

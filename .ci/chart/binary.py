@@ -1,0 +1,109 @@
+"""What the built binary says about itself: commands, flags, settings; and what it says of settings."""
+
+import base64
+import functools
+import pathlib
+import re
+import subprocess
+
+import rendering
+
+SETTING = re.compile(r"^MCP_TASKS__[A-Z_]+$")
+
+
+class Binary:
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.commands = set(re.findall(r"^  ([a-z-]+) ", self.says("--help"), re.M))
+        self.settings = set()
+        section = ""
+        for line in self.says("config", "reference").splitlines():
+            if head := re.match(r"## `\[([a-z_.]+)\]`", line):
+                section = head[1]
+            elif setting := re.match(r"\| `([a-z_]+)` \| ", line):
+                self.settings.add(f"{section}.{setting[1]}")
+        if not self.commands or not self.settings:
+            raise SystemExit(f"{path}: no commands or settings in its help")
+
+    @functools.lru_cache(maxsize=None)
+    def says(self, *arguments):
+        return subprocess.run([self.path, *arguments], capture_output=True, text=True, check=True, env={}).stdout
+
+    def misunderstands(self, arguments, names):
+        """Arguments and environment variables that it does not know."""
+        words = [a for a in arguments if not a.startswith("-")]
+        if not words or words[0] not in self.commands:
+            yield f"there is no command {arguments}"
+            return
+        told = self.says(words[0], "--help")
+        for flag in arguments:
+            if flag.startswith("-") and not re.search(rf"{re.escape(flag.split('=')[0])}\b", told):
+                yield f"{words[0]} has no flag {flag}"
+        for name in names:
+            if SETTING.match(name):
+                setting = name.removeprefix("MCP_TASKS__").lower().replace("__", ".")
+                if setting not in self.settings:
+                    yield f"there is no setting {setting} ({name})"
+            elif name.startswith("MCP_TASKS") and f"[env: {name}=" not in told:
+                yield f"{words[0]} reads no {name}"
+
+    def refuses(self, file, environment):
+        """What `config check` has against them; nothing if they can be used."""
+        arguments = [self.path, "config", "check"]
+        if file:
+            arguments += ["--config", file]
+        ran = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
+        return (ran.stdout + ran.stderr).strip() if ran.returncode else ""
+
+
+def mounted():
+    """A folder with what Secrets of the user would bring, in place of `/etc/mcp-tasks` and `/mnt`."""
+    folder = rendering.SCRATCH / "mounted"
+    certificate = folder / "ca.crt"
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ca.test",
+                    "-keyout", folder / "ca.key", "-out", certificate], capture_output=True, check=True)
+    for kind in ("postgres", "redis"):
+        for what, name in (("password", "password"), ("ca", "ca.crt")):
+            path = folder / kind / what
+            path.mkdir(parents=True, exist_ok=True)
+            (path / name).write_text(certificate.read_text() if what == "ca" else "word\n")
+    (folder / "csi").mkdir(exist_ok=True)
+    (folder / "csi/password").write_text("word\n")
+    (folder / "config").mkdir(exist_ok=True)
+    (folder / "config/mcp-tasks.toml").write_text("[logs]\nfilter = \"info\"\n")
+    (folder / "files").mkdir(exist_ok=True)
+    return folder
+
+
+def settings_of(rendered, folder):
+    """(who, file, environment) for each container of ours."""
+    for o in rendered.objects:
+        found = rendering.pod_spec(o)
+        for container in [*found[1].get("initContainers", []), *found[1]["containers"]] if found else []:
+            if container["name"] not in ("gateway", "worker", "cron", "migrate") or container.get("command"):
+                continue
+            environment, file = {}, None
+            for variable in container["env"]:
+                name, value = variable["name"], variable.get("value")
+                if value is None:
+                    value = secret(rendered, variable["valueFrom"]["secretKeyRef"], name)
+                if name == "MCP_TASKS_CONFIG":
+                    file = value
+                elif name.startswith("MCP_TASKS__"):
+                    environment[name] = value.replace("/etc/mcp-tasks", str(folder)).replace("/mnt", str(folder))
+            if file:
+                volumes = {v["name"]: v for v in found[1].get("volumes", [])}
+                config = rendered.by_name.get(("ConfigMap", volumes.get("config", {}).get("configMap", {}).get("name")))
+                text = config["data"]["mcp-tasks.toml"] if config else (folder / "config/mcp-tasks.toml").read_text()
+                file = text.replace("/etc/mcp-tasks", str(folder)).replace("/mnt", str(folder))
+            yield f"{rendered.case.name}: {o['kind']}/{o['metadata']['name']}: {container['name']}", file, environment
+
+
+def secret(rendered, ref, name):
+    found = rendered.by_name.get(("Secret", ref["name"]))
+    if found:
+        return base64.b64decode(found["data"][ref["key"]]).decode()
+    if name.endswith("REQUEST_STATE_KEYS"):
+        return ",".join(base64.b64encode(bytes([n] * 32)).decode() for n in (1, 2))
+    return rendering.URLS["redis" if "REDIS" in name else "postgres"]["url"]

@@ -1,0 +1,208 @@
+"""Values to render: the examples, each feature alone, and mixtures by a fixed seed; and values that must
+be refused, each with what it must be told."""
+
+import itertools
+import random
+
+import rendering
+from rendering import Case, CHART, URLS
+
+EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
+JWT = {"proxy": {"enabled": True, "jwt": {
+    "issuer": "https://issuer.test/", "audience": "https://mcp.test/mcp", "existingSecret": "ext-issuer"}}}
+
+# Names of objects that are the user's, not the chart's.
+EXTERNAL = {
+    "ext-issuer", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
+    "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
+}
+
+FEATURES = {
+    "jwt": {"gateway": JWT},
+    "jwt-keys": {"gateway": {"proxy": {"enabled": True, "port": 8443, "jwt": {
+        **JWT["proxy"]["jwt"], "algorithm": "ES256", "keys": ["new.pem", "old.pem"]}}}},
+    "proxy": {"gateway": {"proxy": {
+        "enabled": True, "image": "envoyproxy/envoy:v1.36.0", "files": {"envoy.yaml": "{}"}, "args": ["-c", "/etc/proxy/envoy.yaml"]}}},
+    "ingress-nginx": {"gateway": JWT, "ingress": {
+        "enabled": True, "className": "nginx", "controller": "nginx", "hosts": [{"host": "mcp.test"}],
+        "tls": [{"secretName": "ext-tls", "hosts": ["mcp.test"]}]}},
+    "ingress-alb": {"gateway": JWT, "ingress": {
+        "enabled": True, "controller": "alb", "annotations": {"a": "b"},
+        "hosts": [{"host": "mcp.test", "paths": [{"path": "/mcp", "pathType": "Exact"}]}]}},
+    "ingress-haproxy": {"gateway": JWT, "ingress": {"enabled": True, "controller": "haproxy", "hosts": [{"host": "mcp.test"}]}},
+    "route": {"gateway": JWT, "httpRoute": {
+        "enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["mcp.test"]}},
+    "route-retry": {"gateway": JWT, "httpRoute": {
+        "enabled": True, "parentRefs": [{"name": "public", "namespace": "gateways"}],
+        "retryPolls": {"enabled": True, "attempts": 3}}},
+    "load-balancer": {"gateway": {**JWT, "service": {
+        "type": "LoadBalancer", "port": 80, "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local",
+        "annotations": {"x": "y"}, "trafficDistribution": "PreferClose"}}},
+    "node-port": {"gateway": {**JWT, "service": {"type": "NodePort", "nodePort": 30080}}},
+    "hpa": {"gateway": {"autoscaling": {"enabled": True, "maxReplicas": 3, "targetRequestsInFlight": 100}}},
+    "keda": {"workerDefaults": {"autoscaling": {"enabled": True, "maxReplicas": 3, "tools": ["a.b", "c"]}}},
+    "keda-auth": {"workerDefaults": {"autoscaling": {
+        "enabled": True, "maxReplicas": 2, "lagSecondsPerReplica": None, "triggerAuthentication": "prometheus",
+        "metricLabels": {"cluster": "a", "namespace": "b"}}}},
+    "external": {"workerDefaults": {"autoscaling": {"enabled": True, "type": "external", "maxReplicas": 3, "tools": ["a"]}}},
+    "groups": {"workers": {"default": {"enabled": False}, "fast": {
+        "replicas": 1, "poolSize": 5, "config": {"worker": {"slots": 10}, "tools": {"demo": True}},
+        "resources": {"limits": {"memory": "2Gi"}}, "tolerations": [{"key": "a"}]},
+        "slow": {"terminationGracePeriodSeconds": 120, "config": {"worker": {"drain_deadline": "1m 30s"}}, "poolSize": 4,
+                 "image": {"repository": "registry.test/slow", "digest": "sha256:" + "0" * 64}}}},
+    "no-workers": {"workers": {"default": None}},
+    "files": {"workerDefaults": {"files": {"tools.toml": "# none"}}},
+    "own-file-secret": {"configFile": {"existingSecret": "ext-config"}, "config": {
+        "gateway": {"allowed_hosts": ["a", "b"], "limits": {"depth_max": 32}}, "traces": {"sample_ratio": 0.5}}},
+    "own-file-map": {"configFile": {"existingConfigMap": "ext-config"}},
+    "own-file-csi": {"configFile": {"path": "/mnt/config/mcp-tasks.toml"},
+                     "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}],
+                     "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt", "readOnly": True}]},
+    "settings": {"config": {
+        "logs": {"filter": "info,gateway=debug", "format": "text"}, "gateway": {"instructions": 'Say "hello"\n\\o/ <b>&',
+        "limits": {"body_bytes_max": 16777216}}, "traces": {"sample_ratio": 0.125, "endpoint": "http://collector.test:4318/v1/traces"},
+        "alerts": {"receivers": [{"name": "log", "kind": "log"}, {"name": "am", "kind": "alertmanager", "url": "https://am.test"}]}},
+        "cron": {"config": {"cron": {"batch": 100}}}},
+    "long-drain": {"gateway": {"preStopSleepSeconds": 30, "config": {"gateway": {"drain_delay": "20s", "drain_deadline": "2m"}}}},
+    "no-prestop": {"gateway": {"preStopSleepSeconds": 0}},
+    "pods": {"podLabels": {"team": "a"}, "podAnnotations": {"b": "c"}, "commonLabels": {"d": "e"}, "commonAnnotations": {"f": "g"},
+             "nodeSelector": {"n": "o"}, "tolerations": [{"key": "k", "operator": "Exists"}], "priorityClassName": "high",
+             "runtimeClassName": "gvisor", "imagePullSecrets": [{"name": "pull"}], "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["h"]}],
+             "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]}, "extraEnv": [{"name": "RUST_BACKTRACE", "value": "1"}],
+             "extraEnvFrom": [{"secretRef": {"name": "ext-env", "optional": True}}],
+             "affinity": {"nodeAffinity": {}}, "topologySpreadConstraints": [
+                 {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+    "containers": {"gateway": {"extraContainers": [{
+        "name": "extra", "image": "busybox:1.37", "securityContext": {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": "9Mi"}},
+        "livenessProbe": {"exec": {"command": ["true"]}}, "readinessProbe": {"exec": {"command": ["true"]}}}],
+        "extraVolumes": [{"name": "more", "emptyDir": {}}], "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}]}},
+    "digest": {"image": {"repository": "registry.test/mcp-tasks", "digest": "sha256:" + "a" * 64, "pullPolicy": "Always"}},
+    "accounts": {"gateway": {"serviceAccount": {"create": False, "name": "ext-account"}},
+                 "workerDefaults": {"serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn"}}}},
+    "no-policies": {"networkPolicy": {"enabled": False}},
+    "policies": {"networkPolicy": {
+        "gatewayFrom": [{"namespaceSelector": {}}], "metricsFrom": [{"podSelector": {}}], "postgresTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "redisTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "postgresPorts": [6432], "extraEgress": [{"to": [{"podSelector": {}}]}]},
+        "workerDefaults": {"networkPolicy": {"extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}]}}},
+    "budgets": {"gateway": {"podDisruptionBudget": {"minAvailable": 1}}, "cron": {"podDisruptionBudget": {"enabled": False}},
+                "workerDefaults": {"podDisruptionBudget": {"maxUnavailable": "50%"}}},
+    "recreate": {"workerDefaults": {"strategy": {"type": "Recreate", "rollingUpdate": None}}},
+    "init": {"migrate": {"mode": "init"}},
+    "no-migration": {"migrate": {"mode": "none"}},
+    "pod-monitor": {"podMonitor": {"enabled": True, "labels": {"release": "p"}, "metricRelabelings": [{"action": "labeldrop", "regex": "x"}]}},
+    "service-monitor": {"serviceMonitor": {"enabled": True, "relabelings": [{"targetLabel": "cluster", "replacement": "a"}]}},
+    "rules": {"prometheusRule": {"enabled": True, "alertLabels": {"team": "a"}, "disabled": ["McpTasksRestarts"]}},
+    "dashboards": {"dashboards": {"enabled": True, "namespace": "monitoring"}},
+    "tests-elsewhere": {"tests": {"url": "https://mcp.test/mcp", "existingSecret": "ext-tokens"}},
+    "no-tests": {"tests": {"enabled": False}},
+    "ipv6": {"listenAddress": "::", "gateway": {"service": {"ipFamilyPolicy": "SingleStack"}}},
+    "names": {"nameOverride": "tasks", "fullnameOverride": "a-rather-long-name-that-has-to-be-cut-somewhere"},
+    "keys-elsewhere": {"gateway": {"requestStateKeys": {"existingSecret": "ext-keys", "existingSecretKey": "all"}}},
+    "no-keys": {"gateway": {"requestStateKeys": {"create": False}}},
+    "extra": {"extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extra-a", "namespace": "tasks"}},
+                               "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: extra-{{ .Release.Name }}\n  namespace: tasks\n"]},
+    "passwords": {"postgres": {"passwordFile": {"existingSecret": "ext-postgres"}}, "redis": {"passwordFile": {"existingSecret": "ext-redis"}}},
+    "passwords-csi": {"postgres": {"passwordFile": {"path": "/mnt/csi/password"}},
+                      "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io"}}],
+                      "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
+    "authorities": {"postgres": {"url": URLS["postgres"]["url"] + "?sslmode=verify-full", "ca": {"existingConfigMap": "ext-ca"}},
+                    "redis": {"url": "rediss://redis.test:6380", "ca": {"existingSecret": "ext-ca"}}},
+    "trial": {"trial": {"postgres": {"enabled": True, "persistence": {"enabled": True, "storageClassName": "fast"}}, "redis": {"enabled": True}},
+              "postgres": {"url": ""}, "redis": {"url": ""}},
+    "secrets": {"postgres": {"url": "", "existingSecret": "ext-postgres", "existingSecretKey": "dsn"},
+                "redis": {"url": "", "existingSecret": "ext-redis"}},
+    "several-hosts": {"postgres": {"url": "postgres://u@a.test:5432,b.test:5433,c.test/mcp_tasks"}},
+}
+# Of these only one at a time.
+EXCLUDE = [
+    {"jwt", "jwt-keys", "proxy"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
+    {"own-file-secret", "own-file-map", "own-file-csi"}, {"trial", "secrets", "authorities", "several-hosts", "passwords", "passwords-csi"},
+    {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
+    {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "no-tests"},
+    {"long-drain", "no-prestop"}, {"groups", "no-workers"}, {"policies", "no-policies"},
+    # Lists of tables cannot be in the environment.
+    {"settings", "own-file-secret"}, {"settings", "own-file-map"}, {"settings", "own-file-csi"},
+    {"containers", "own-file-csi"}, {"proxy", "route"}, {"proxy", "route-retry"}, {"proxy", "ingress-nginx"}, {"proxy", "ingress-alb"},
+    {"proxy", "ingress-haproxy"}, {"proxy", "load-balancer"}, {"proxy", "node-port"}, {"recreate", "groups"},
+]
+
+
+def merged(*layers):
+    out = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, dict) and isinstance(out.get(key), dict)
+            out[key] = merged(out[key], value) if both else value
+    return out
+
+
+def good():
+    yield Case("default", values=URLS)
+    yield Case("upgrade", values=URLS, arguments=("--is-upgrade",))
+    for example in EXAMPLES:
+        yield Case(example.stem, files=(example,))
+        yield Case(f"{example.stem}, URLs given", files=(example,), values=URLS)
+    for name, values in FEATURES.items():
+        yield Case(name, values=merged(URLS, values))
+    dice = random.Random(8)
+    for number in range(25):
+        names = [n for n in dice.sample(sorted(FEATURES), 14)]
+        chosen = []
+        for name in names:
+            if not any({name, other} <= group for group in EXCLUDE for other in chosen):
+                chosen.append(name)
+        values = merged(URLS, {"postgres": {"maxConnections": 1000}}, *(FEATURES[n] for n in chosen))
+        yield Case(f"mixture {number}: {' '.join(chosen)}", values=values)
+
+
+# Values, and what must be in the error.
+BAD = [
+    ({}, ["postgres.url: say where Postgres is", "redis.url: say where Redis is"]),
+    (merged(URLS, {"gateway": {"terminationGracePeriodSeconds": 20}}),
+     ["gateway.terminationGracePeriodSeconds: 20 s is too short", "preStopSleepSeconds 5 s + config.gateway.drain_delay 5 s + config.gateway.drain_deadline 10 s + 5 s to spare = 25 s"]),
+    (merged(URLS, {"workers": {"slow": {"terminationGracePeriodSeconds": 60, "config": {"worker": {"drain_deadline": "5m"}}}}, "config": {"traces": {"endpoint": "http://c:4318/v1/traces", "flush_timeout": "4s"}}}),
+     ["workers.slow.terminationGracePeriodSeconds: 60 s is too short", "config.worker.drain_deadline 300 s + config.worker.stop_grace 5 s + config.traces.flush_timeout 4 s + 5 s to spare = 314 s"]),
+    (merged(URLS, {"gateway": {"config": {"gateway": {"drain_delay": 5}}}}), ['gateway']),
+    (merged(URLS, {"gateway": {"config": {"gateway": {"drain_delay": "5"}}}}), ['config.gateway.drain_delay: "5" is not a duration', '"30s"']),
+    (merged(URLS, {"cron": {"config": {"postgres": {"statement_timeout": "5 fortnights"}}}}), ['config.postgres.statement_timeout', 'no unit "fortnights"']),
+    (merged(URLS, {"gateway": {"replicas": 8}}),
+     ["postgres.maxConnections: 100 is not enough for gateway (8 + 1 surging) × 10 = 90, cron (2 + 1 surging) × 4 = 12, worker-default (2 + 1 surging) × 10 = 30, postgres.reservedConnections = 10: 142 in all"]),
+    (merged(URLS, {"gateway": {"autoscaling": {"enabled": True, "maxReplicas": 20}, "strategy": {"rollingUpdate": {"maxSurge": "25%"}}}}),
+     ["gateway (20 + 5 surging) × 10 = 250"]),
+    (merged(URLS, {"gateway": {"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 3}}}), ["gateway.autoscaling: minReplicas (5) is more than maxReplicas (3)"]),
+    (merged(URLS, {"ingress": {"enabled": True, "hosts": [{"host": "a"}]}}), ["ingress.enabled: config.auth.mode is", "loopback address only"]),
+    (merged(URLS, {"gateway": {"service": {"type": "LoadBalancer"}}, "httpRoute": {"enabled": True, "parentRefs": [{"name": "a"}]}}), ["httpRoute.enabled, gateway.service.type=LoadBalancer: config.auth.mode"]),
+    (merged(URLS, {"gateway": {"proxy": {"enabled": True}}}), ["gateway.proxy: it is enabled without"]),
+    (merged(URLS, {"gateway": {"proxy": {"enabled": True, "jwt": {"issuer": "https://a/"}}}}), ["gateway.proxy.jwt: audience, existingSecret and keys"]),
+    (merged(URLS, {"gateway": {"proxy": {"enabled": True, "jwt": {"issuer": "https://a/ \n  http-request allow"}}}}), ["gateway.proxy.jwt.issuer"]),
+    (merged(URLS, {"gateway": JWT, "ingress": {"enabled": True}}), ["ingress.hosts: an Ingress needs a host"]),
+    (merged(URLS, {"gateway": JWT, "httpRoute": {"enabled": True}}), ["httpRoute.parentRefs: name the Gateway"]),
+    (merged(URLS, {"gateway": {"podDisruptionBudget": {"minAvailable": 2}}}), ["gateway.podDisruptionBudget: minAvailable (2) is not less than the number of pods (2)"]),
+    (merged(URLS, {"cron": {"podDisruptionBudget": {"maxUnavailable": 0}}}), ["cron.podDisruptionBudget: maxUnavailable is 0"]),
+    (merged(URLS, {"workers": {"default": {"strategy": {"rollingUpdate": {"maxSurge": 0}}}}}), ["workers.default.strategy: maxSurge and maxUnavailable are both 0"]),
+    (merged(URLS, {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}), ["both would count everything twice"]),
+    (merged(URLS, {"prometheusRule": {"disabled": ["NoSuchAlert"]}}), ['prometheusRule.disabled: there is no alert "NoSuchAlert"']),
+    (merged(URLS, {"migrate": {"mode": "hook"}, "postgres": {"url": ""}, "trial": {"postgres": {"enabled": True}}}), ["migrate.mode: a hook runs before the chart's own Postgres is there"]),
+    (merged(URLS, {"redis": {"url": "redis://a:1,b:2"}}), ["redis.url: Redis Cluster and Sentinel are not supported"]),
+    (merged(URLS, {"config": {"postgres": {"pool_size": 5}, "gateway": {"bind": "0.0.0.0:3000"}}, "cron": {"config": {"redis": {"url": "redis://a"}}}}),
+     ["config.postgres.pool_size: the chart sets it: use gateway.poolSize", "config.gateway.bind: the chart sets it", "cron.config.redis.url: the chart sets it"]),
+    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable in a ConfigMap']),
+    (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
+    # Typos.
+    (merged(URLS, {"gateway": {"replica": 3}}), ["Additional property replica is not allowed"]),
+    (merged(URLS, {"postgress": {"url": "a"}}), ["Additional property postgress is not allowed"]),
+    (merged(URLS, {"workers": {"fast": {"resource": {}}}}), ["Additional property resource is not allowed"]),
+    (merged(URLS, {"workers": {"Fast_One": {}}}), ["Fast_One"]),
+    (merged(URLS, {"config": {"gateway": {"drain_deadlin": "5s"}}}), ["Additional property drain_deadlin is not allowed"]),
+    (merged(URLS, {"config": {"gatway": {}}}), ["Additional property gatway is not allowed"]),
+    (merged(URLS, {"gateway": {"replicas": "two"}}), ["gateway.replicas"]),
+    (merged(URLS, {"image": {"digest": "abc"}}), ["image.digest"]),
+]
+
+
+def bad():
+    for number, (values, wanted) in enumerate(BAD):
+        yield Case(f"bad {number}", values=values), wanted
+    yield Case("old Kubernetes", values=URLS, arguments=("--kube-version", "1.29.0")), ["kubeVersion"]

@@ -1,0 +1,279 @@
+"""Tests the chart: see .ci/helm."""
+
+import concurrent.futures
+import functools
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import jsonschema
+import kubernetes_validate.utils as kubernetes
+import yaml
+from referencing import Registry, Resource
+
+import binary as binaries
+import cases
+import crds
+import generate
+import live
+import policies
+import rendering
+import units
+from rendering import CHART, ROOT, Case
+
+VERSIONS = ["1.30", "1.33", "1.35", "1.37"]
+# What a Deployment selects can never change: an upgrade would fail.
+SELECTORS = ROOT / ".ci/chart/selectors.json"
+
+
+class Report:
+    def __init__(self):
+        self.problems, self.began = [], time.monotonic()
+
+    def __call__(self, what, problems):
+        problems = list(problems)
+        self.problems += problems
+        state = "ok" if not problems else f"FAILED: {len(problems)}"
+        print(f"{time.monotonic() - self.began:6.1f} s  {what}: {state}", flush=True)
+        for problem in problems[:20]:
+            print(f"          {problem}", flush=True)
+
+
+def lint():
+    for example in [None, *cases.EXAMPLES]:
+        values = rendering.SCRATCH / "urls.json"
+        values.write_text(json.dumps(rendering.URLS))
+        ran = rendering.helm("lint", "--strict", CHART, "-f", values, *(["-f", example] if example else []))
+        if ran.returncode:
+            yield f"helm lint {example.name if example else ''}: {ran.stdout}{ran.stderr}"
+
+
+@functools.lru_cache(maxsize=None)
+def validator(version, kind, api):
+    """As kubernetes-validate does it, but made once for each kind: its definitions are large."""
+    folder = f"kubernetes-json-schema/v{version}.0-local-strict"
+    short = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api)
+    schema = kubernetes.schema_contents(f"{folder}/{kind.lower()}-{short}.json", version)
+    registry = Resource.from_contents(definitions(version)) @ (Resource.from_contents(schema) @ Registry())
+    return jsonschema.Draft202012Validator(schema, registry=registry)
+
+
+@functools.lru_cache(maxsize=None)
+def definitions(version):
+    return kubernetes.schema_contents(f"kubernetes-json-schema/v{version}.0-local-strict/_definitions.json", version)
+
+
+@functools.lru_cache(maxsize=None)
+def crd(kind, api):
+    return jsonschema.Draft202012Validator(crds.SCHEMAS[(api, kind)])
+
+
+def schemas(objects):
+    """Each distinct object against the schemas of all versions of Kubernetes."""
+    count = 0
+    for o in objects:
+        key = (o["apiVersion"], o["kind"])
+        checks = [("its CRD", crd(key[1], key[0]))] if key in crds.SCHEMAS else [
+            (f"Kubernetes {v}", validator(v, key[1], key[0])) for v in VERSIONS]
+        for name, check in checks:
+            count += 1
+            for error in check.iter_errors(o):
+                yield f"{o['kind']}/{o['metadata']['name']} for {name}: {'.'.join(map(str, error.path))}: {error.message[:300]}"
+    schemas.count = count
+
+
+def distinct(renderings):
+    seen = {}
+    for rendered in renderings:
+        for o in rendered.objects:
+            seen.setdefault(hashlib.sha256(json.dumps(o, sort_keys=True).encode()).digest(), o)
+    return list(seen.values())
+
+
+def settings(renderings, binary):
+    folder, seen = binaries.mounted(), {}
+    for rendered in renderings:
+        for who, file, environment in binaries.settings_of(rendered, folder):
+            environment = {**environment, "SSL_CERT_FILE": str(folder / "ca.crt")}
+            seen.setdefault((file, tuple(sorted(environment.items()))), who)
+
+    def ask(number, file, environment):
+        path = None
+        if file is not None:
+            path = rendering.SCRATCH / f"settings-{number}.toml"
+            path.write_text(file)
+        return binary.refuses(path, dict(environment))
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        asked = {pool.submit(ask, n, *key): who for n, (key, who) in enumerate(seen.items())}
+        for future, who in asked.items():
+            if refusal := future.result():
+                yield f"{who}: config check: {refusal[-500:]}"
+    settings.count = len(seen)
+
+
+def refusals(pool):
+    wanted = list(cases.bad())
+    for rendered, (case, parts) in zip(pool.map(rendering.render, [c for c, _ in wanted]), wanted):
+        # Helm breaks no lines, but indents.
+        told = " ".join(rendered.text.split())
+        if rendered.ok:
+            yield f"{case.values or case.name}: renders, and should be refused with {parts}"
+        else:
+            yield from (f"{case.values}: not told {part!r}: {told[:700]}" for part in parts if " ".join(part.split()) not in told)
+    refusals.count = len(wanted)
+
+
+def watching(renderings):
+    """Rules are those of files/, and pass promtool with the queries of scalers; dashboards are the tested ones."""
+    known = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/metrics.md").read_text(), re.M))
+    source = yaml.safe_load((CHART / "files/prometheus-rules.yaml").read_text())
+    by_name = {r.case.name: r for r in renderings}
+    [rule] = by_name["production"].of("PrometheusRule")
+    if rule["spec"]["groups"] != source["groups"]:
+        yield "the PrometheusRule is not files/prometheus-rules.yaml"
+    [rule] = by_name["rules"].of("PrometheusRule")
+    alerts = [r for g in rule["spec"]["groups"] for r in g["rules"] if "alert" in r]
+    if any(r["alert"] == "McpTasksRestarts" or r["labels"].get("team") != "a" for r in alerts):
+        yield "prometheusRule.disabled and .alertLabels do nothing"
+    groups = list(rule["spec"]["groups"])
+    for rendered in renderings:
+        for scaler in rendered.of("ScaledObject"):
+            for trigger in scaler["spec"]["triggers"]:
+                query = trigger["metadata"]["query"]
+                groups.append({"name": f"q{len(groups)}", "rules": [{"record": "a:b", "expr": query}]})
+                yield from (f"{rendered.case.name}: no metric {n}" for n in re.findall(r"mcp_tasks_\w+", query) if n not in known)
+        for scaler in rendered.of("HorizontalPodAutoscaler"):
+            yield from (f"{rendered.case.name}: no metric {n}" for n in re.findall(r"mcp_tasks_\w+", json.dumps(scaler["spec"]["metrics"])) if n not in known)
+    path = rendering.SCRATCH / "rules.yaml"
+    for name, some in (("the PrometheusRule", rule["spec"]["groups"]), ("queries of scalers", groups)):
+        path.write_text(json.dumps({"groups": some}))
+        ran = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True, check=False)
+        if ran.returncode:
+            yield f"promtool, {name}: {ran.stdout}{ran.stderr}"
+    dashboards = {p.name: p.read_text() for p in (CHART / "files/dashboards").glob("*.json")}
+    shown = {n: t for o in by_name["dashboards"].of("ConfigMap") for n, t in o["data"].items() if "dashboard" in o["metadata"]["name"]}
+    if shown != dashboards:
+        yield "the ConfigMaps of dashboards are not files/dashboards"
+    # The rules know our processes by the name of their job, which the monitors give them.
+    jobs = set(re.findall(r'job=~"([^"]+)"', (CHART / "files/prometheus-rules.yaml").read_text()))
+    for kind, field in (("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")):
+        [monitor] = by_name["pod-monitor" if kind == "PodMonitor" else "service-monitor"].of(kind)
+        [job] = [r for r in monitor["spec"][field][0]["relabelings"] if r["targetLabel"] == "job"]
+        for component in ("gateway", "worker-default", "cron"):
+            name = re.sub(f"^{job['regex']}$", job["replacement"].replace("$1", r"\1"), component)
+            yield from (f"{kind}: the job {name} is not one of the rules ({pattern})" for pattern in jobs if not re.fullmatch(pattern, name))
+
+
+def upgrades(renderings):
+    by_name = {r.case.name: r for r in renderings}
+    now = {}
+    for rendered in (by_name["default"], by_name["trial"]):
+        for o in rendered.objects:
+            if o["kind"] in ("Deployment", "StatefulSet"):
+                now[f"{o['kind']}/{o['metadata']['name']}"] = o["spec"]["selector"]["matchLabels"]
+    if not SELECTORS.exists():
+        SELECTORS.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+    before = json.loads(SELECTORS.read_text())
+    for name, selector in before.items():
+        if now.get(name) != selector:
+            yield f"{name} selects {now.get(name)}, and selected {selector}: no release could be upgraded"
+    # The keys that seal requestState are random where no cluster can be asked; nothing else may be.
+    again = rendering.render(by_name["default"].case)
+    def plain(text):
+        return re.sub(r'  keys: "[A-Za-z0-9+/=]+"', "", text)
+    if plain(again.text) != plain(by_name["default"].text):
+        yield "the same values render differently"
+    hooks = [o for o in by_name["upgrade"].of("Job") if "pre-upgrade" in o["metadata"]["annotations"]["helm.sh/hook"]]
+    if not hooks:
+        yield "no migration before an upgrade"
+    yield from released()
+
+
+def released():
+    """The examples of the last released chart, with this one."""
+    tags = subprocess.run(["git", "tag", "--merged", "HEAD", "--sort=-v:refname"], cwd=ROOT, capture_output=True, text=True, check=False)
+    for tag in tags.stdout.split():
+        listed = subprocess.run(["git", "ls-tree", "-r", "--name-only", tag, "helm/mcp-tasks/examples"], cwd=ROOT,
+                                capture_output=True, text=True, check=False).stdout.split()
+        for name in listed:
+            path = rendering.SCRATCH / f"{tag}-{name.split('/')[-1]}"
+            path.write_text(subprocess.run(["git", "show", f"{tag}:{name}"], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+            if not (rendered := rendering.render(Case(path.name, files=(path,)))).ok:
+                yield f"{tag}: {name}: {rendered.text}"
+        if listed:
+            return
+    print("          no release has a chart yet: nothing to upgrade from", flush=True)
+
+
+def notes():
+    """NOTES.txt is only rendered with a cluster; so it is rendered as something else."""
+    chart = rendering.SCRATCH / "notes"
+    shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("NOTES.txt", "examples"))
+    (chart / "NOTES").write_text((CHART / "templates/NOTES.txt").read_text())
+    (chart / "templates/notes.yaml").write_text('kind: Notes\nout: {{ tpl (.Files.Get "NOTES") $ | quote }}\n')
+    for case, wanted in (("default", ["helm test mcp-tasks -n tasks", "loopback", "No group of workers has tools"]),
+                         ("trial", ["FOR TRIALS ONLY"]), ("jwt", ["come through the proxy"])):
+        values = rendering.URLS if case == "default" else cases.merged(rendering.URLS, cases.FEATURES[case])
+        rendered = rendering.render(Case(f"notes {case}", values=values), chart)
+        said = [o["out"] for o in rendered.objects if o["kind"] == "Notes"]
+        if not said:
+            yield f"NOTES.txt: {rendered.text}"
+        else:
+            yield from (f"NOTES.txt, {case}: says nothing of {part!r}" for part in wanted if part not in said[0])
+
+
+def versions():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    release = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
+    if chart["appVersion"] != release:
+        yield f"Chart.yaml: appVersion is {chart['appVersion']}, the release is {release}"
+
+
+def generated():
+    yield from generate.undocumented()
+    for path, text in generate.written().items():
+        if path.read_text() != text:
+            yield f"{path.relative_to(ROOT)} is out of date: run `make helm-docs`"
+
+
+def main():
+    binary = binaries.Binary(sys.argv[1])
+    report = Report()
+    stack = live.Stack(binary)
+    stack.start()
+    try:
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            report("README.md, values.schema.json, values.yaml", generated())
+            report("versions", versions())
+            problems, count = units.check()
+            report(f"{count} values of helpers", problems)
+            report("helm lint", lint())
+            renderings = list(pool.map(rendering.render, cases.good()))
+            objects = distinct(renderings)
+            report(f"{len(renderings)} sets of values render, {sum(len(r.objects) for r in renderings)} objects",
+                   [f"{r.case.name}: {r.text[-800:]}" for r in renderings if not r.ok])
+            renderings = [r for r in renderings if r.ok]
+            found = list(refusals(pool))
+            report(f"{refusals.count} sets of values are refused with a sentence", found)
+            found = list(schemas(objects))
+            report(f"{len(objects)} distinct objects, {schemas.count} validations for Kubernetes {', '.join(VERSIONS)}", found)
+            report("policies", (p for r in renderings for p in policies.check(r, binary, cases.EXTERNAL)))
+            found = list(settings(renderings, binary))
+            report(f"{settings.count} distinct settings pass config check", found)
+            report("rules, dashboards, queries", watching(renderings))
+            report("upgrades", upgrades(renderings))
+            report("notes", notes())
+    finally:
+        stack.join(240)
+        report("; ".join(["live", *stack.done]), stack.problems + (["live: it did not end"] if stack.is_alive() else []))
+        shutil.rmtree(rendering.SCRATCH, ignore_errors=True)
+    sys.exit(1 if report.problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""values.schema.json: every name that values.yaml knows, and no other; settings of mcp-tasks by
+docs/configuration.md."""
+
+import re
+
+INT, BOOL, STR, NUM = ({"type": t} for t in ("integer", "boolean", "string", "number"))
+LIST, ANY = {"type": "array"}, {}
+STRINGS = {"type": "array", "items": {"type": "string"}}
+MAPS = {"type": "array", "items": {"type": "object"}}
+MAP = {"type": "object"}
+TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
+COUNT = {"type": "integer", "minimum": 0}
+ONE = {"type": "integer", "minimum": 1}
+# Goes into a line of the proxy's settings.
+TOKEN = {"type": "string", "pattern": "^[^\\s\"'\\\\]*$"}
+PERCENT_OR_COUNT = {"type": ["integer", "string"], "pattern": "^[0-9]+%$"}
+
+
+def obj(**properties):
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def null(schema):
+    return {**schema, "type": [schema["type"], "null"] if isinstance(schema["type"], str) else [*schema["type"], "null"]}
+
+
+def enum(*values):
+    return {"enum": list(values)}
+
+
+def ref(name):
+    return {"$ref": f"#/$defs/{name}"}
+
+
+IMAGE = obj(repository=STR, tag=STR, digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+            pullPolicy=enum("Always", "IfNotPresent", "Never"))
+RESOURCES = obj(requests=MAP, limits=MAP, claims=LIST)
+PROBE = obj(periodSeconds=ONE, timeoutSeconds=ONE, failureThreshold=ONE, successThreshold=ONE,
+            initialDelaySeconds=COUNT, terminationGracePeriodSeconds=ONE)
+STRATEGY = obj(type=enum("RollingUpdate", "Recreate"),
+               rollingUpdate=obj(maxSurge=PERCENT_OR_COUNT, maxUnavailable=PERCENT_OR_COUNT))
+BEHAVIOR = obj(scaleUp=MAP, scaleDown=MAP)
+SERVICE_ACCOUNT = obj(create=BOOL, name=STR, annotations=TEXTS, automountServiceAccountToken=BOOL)
+BUDGET = obj(enabled=BOOL, maxUnavailable=PERCENT_OR_COUNT, minAvailable=null(PERCENT_OR_COUNT))
+EGRESS = obj(extraEgress=MAPS)
+
+# What every pod can have.
+POD = dict(
+    image=ref("image"), imagePullSecrets=MAPS, revisionHistoryLimit=COUNT, podLabels=TEXTS, podAnnotations=TEXTS,
+    podSecurityContext=MAP, securityContext=MAP, nodeSelector=TEXTS, tolerations=MAPS, affinity=MAP,
+    topologySpreadConstraints=MAPS, priorityClassName=STR, runtimeClassName=STR, hostAliases=MAPS, dnsConfig=MAP,
+    extraEnv=MAPS, extraEnvFrom=MAPS, extraVolumes=MAPS, extraVolumeMounts=MAPS, extraContainers=MAPS,
+    initContainers=MAPS,
+)
+# What gateways, workers and crons have besides.
+PROCESS = dict(
+    replicas=COUNT, poolSize=ONE, config=ref("config"), resources=ref("resources"), strategy=ref("strategy"),
+    preStopSleepSeconds=COUNT, terminationGracePeriodSeconds=null(ONE), podDisruptionBudget=ref("budget"),
+    serviceAccount=ref("serviceAccount"), startupProbe=ref("probe"), livenessProbe=ref("probe"),
+    readinessProbe=ref("probe"), networkPolicy=EGRESS, command=STRINGS, args=STRINGS,
+)
+WORKER_SCALING = obj(
+    enabled=BOOL, type=enum("keda", "external"), minReplicas=COUNT, maxReplicas=ONE, jobsPerReplica=ONE,
+    lagSecondsPerReplica=null(ONE), tools=STRINGS, prometheusAddress=STR, metricLabels=TEXTS, pollingInterval=ONE,
+    triggerAuthentication=STR, behavior=BEHAVIOR,
+)
+WORKER = {**PROCESS, **POD, "autoscaling": WORKER_SCALING, "files": TEXTS}
+
+
+def server(**more):
+    return obj(url=STR, existingSecret=STR, existingSecretKey=STR,
+               passwordFile=obj(existingSecret=STR, key=STR, path=STR),
+               ca=obj(existingSecret=STR, existingConfigMap=STR, key=STR), **more)
+
+
+def monitor():
+    return obj(enabled=BOOL, interval=STR, scrapeTimeout=STR, labels=TEXTS, relabelings=MAPS, metricRelabelings=MAPS)
+
+
+VALUES = dict(
+    **POD,
+    nameOverride=STR, fullnameOverride=STR, commonLabels=TEXTS, commonAnnotations=TEXTS,
+    postgres=server(maxConnections=ONE, reservedConnections=COUNT),
+    redis=server(),
+    config=ref("config"),
+    configFile=obj(existingSecret=STR, existingConfigMap=STR, path=STR, key=STR),
+    listenAddress=STR,
+    gateway=obj(
+        **PROCESS, **POD,
+        requestStateKeys=obj(create=BOOL, existingSecret=STR, existingSecretKey=STR),
+        proxy=obj(enabled=BOOL,
+                  jwt=obj(issuer=TOKEN, audience=TOKEN, existingSecret=STR, keys=STRINGS,
+                          algorithm=enum("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")),
+                  image=STR, command=STRINGS, args=STRINGS, port=PORT, files=TEXTS, env=MAPS,
+                  volumeMounts=MAPS, readinessProbe=MAP, securityContext=MAP, resources=ref("resources")),
+        service=obj(type=enum("ClusterIP", "NodePort", "LoadBalancer"), port=PORT, nodePort=null(PORT),
+                    annotations=TEXTS, trafficDistribution=STR, loadBalancerClass=STR,
+                    loadBalancerSourceRanges=STRINGS, externalTrafficPolicy=enum("", "Cluster", "Local"),
+                    ipFamilyPolicy=enum("", "SingleStack", "PreferDualStack", "RequireDualStack")),
+        autoscaling=obj(enabled=BOOL, minReplicas=ONE, maxReplicas=ONE, targetCPUUtilizationPercentage=null(ONE),
+                        targetRequestsInFlight=null(ONE), metrics=MAPS, behavior=BEHAVIOR),
+    ),
+    workerDefaults=ref("worker"),
+    workers={
+        "type": "object",
+        # A group's name is part of names of objects.
+        "propertyNames": {"pattern": "^[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?$"},
+        "additionalProperties": {
+            "type": ["object", "null"], "additionalProperties": False,
+            "properties": {**WORKER, "enabled": BOOL},
+        },
+    },
+    cron=obj(**PROCESS, **POD),
+    migrate=obj(mode=enum("", "hook", "init", "none"), backoffLimit=COUNT, activeDeadlineSeconds=ONE,
+                annotations=TEXTS, resources=ref("resources"), image=ref("image"), command=STRINGS, args=STRINGS),
+    ingress=obj(
+        enabled=BOOL, className=STR, controller=enum("", "nginx", "haproxy", "alb"), streamSeconds=ONE,
+        annotations=TEXTS, tls=MAPS,
+        hosts={"type": "array", "items": {
+            **obj(host=STR, paths={"type": "array", "items": {
+                **obj(path=STR, pathType=enum("Prefix", "Exact", "ImplementationSpecific")), "required": ["path"]}}),
+            "required": ["host"]}},
+    ),
+    httpRoute=obj(
+        enabled=BOOL, parentRefs=MAPS, hostnames=STRINGS, annotations=TEXTS, requestTimeout=STR, filters=MAPS,
+        retryPolls=obj(enabled=BOOL, attempts=ONE, backoff=STR, codes={"type": "array", "items": INT},
+                       requestTimeout=STR),
+    ),
+    networkPolicy=obj(enabled=BOOL, gatewayFrom=MAPS, metricsFrom=MAPS, postgresTo=MAPS,
+                      postgresPorts={"type": "array", "items": PORT}, redisTo=MAPS,
+                      redisPorts={"type": "array", "items": PORT}, extraEgress=MAPS),
+    podMonitor=monitor(),
+    serviceMonitor=monitor(),
+    prometheusRule=obj(enabled=BOOL, labels=TEXTS, alertLabels=TEXTS, disabled=STRINGS),
+    dashboards=obj(enabled=BOOL, labels=TEXTS, annotations=TEXTS, namespace=STR),
+    tests=obj(enabled=BOOL, image=STR, url=STR, existingSecret=STR, resources=ref("resources")),
+    trial=obj(
+        postgres=obj(enabled=BOOL, image=STR, password={"type": "string", "minLength": 1},
+                     persistence=obj(enabled=BOOL, size=STR, storageClassName=STR), resources=ref("resources")),
+        redis=obj(enabled=BOOL, image=STR, resources=ref("resources")),
+    ),
+    extraObjects={"type": "array", "items": {"type": ["object", "string"]}},
+)
+
+
+def settings(reference):
+    """The settings of docs/configuration.md: sections and names; what values are, mcp-tasks checks."""
+    root = obj()
+    here = None
+    for line in reference.splitlines():
+        if section := re.match(r"## `\[([a-z_.]+)\]`", line):
+            here = root
+            for name in section[1].split("."):
+                here = here["properties"].setdefault(name, obj())
+        elif here and (setting := re.match(r"\| `([a-z_]+)` \| (.*?) \| (.*) \|$", line)):
+            default = setting[2].strip("`")
+            kind = {}
+            if default in ("true", "false"):
+                kind = BOOL
+            elif re.fullmatch(r"\d+", default):
+                kind = INT
+            elif re.fullmatch(r"[\d.]+", default):
+                kind = NUM
+            elif default.startswith('"'):
+                kind = STR
+            elif default.startswith("["):
+                kind = LIST
+            here["properties"][setting[1]] = {**kind, "description": setting[3]}
+    return root
+
+
+def schema(reference):
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of mcp-tasks",
+        "$comment": "Written by .ci/chart/generate.py; do not edit.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**VALUES, "global": MAP},
+        "$defs": {
+            "image": IMAGE, "resources": RESOURCES, "probe": PROBE, "strategy": STRATEGY, "budget": BUDGET,
+            "serviceAccount": SERVICE_ACCOUNT, "worker": obj(**WORKER), "config": settings(reference),
+        },
+    }

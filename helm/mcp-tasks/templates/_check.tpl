@@ -1,0 +1,138 @@
+{{/* What cannot work fails here, all of it at once, with a sentence each. */}}
+{{- define "mcp-tasks.check" -}}
+{{- $problems := list -}}
+{{- $root := . -}}
+{{- $ownFile := include "mcp-tasks.ownFile" . -}}
+
+{{- range $kind := list "postgres" "redis" -}}
+{{- $store := include "mcp-tasks.store" (list $root $kind) | fromJson -}}
+{{- if and (not $store.secret) (not $ownFile) -}}
+{{- $problems = append $problems (printf "%s.url: say where %s is, by %s.url, %s.existingSecret or configFile; for a trial, trial.%s.enabled=true brings one" $kind (title $kind) $kind $kind $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- if regexMatch "^(redis-cluster|redis-sentinel|rediss-cluster)|,.*:[0-9]+" (toString .Values.redis.url) -}}
+{{- $problems = append $problems "redis.url: Redis Cluster and Sentinel are not supported: name one address that leads to the primary" -}}
+{{- end -}}
+
+{{/* Settings that the chart derives, and secrets that would be in a ConfigMap. */}}
+{{- $owned := dict
+  "postgres.url" "use postgres.url or postgres.existingSecret"
+  "postgres.pool_size" "use gateway.poolSize, workerDefaults.poolSize, workers.<group>.poolSize and cron.poolSize, which the sum of connections counts"
+  "postgres.password_file" "use postgres.passwordFile"
+  "postgres.ca_file" "use postgres.ca"
+  "redis.url" "use redis.url or redis.existingSecret"
+  "redis.password_file" "use redis.passwordFile"
+  "redis.ca_file" "use redis.ca"
+  "gateway.bind" "use listenAddress; a gateway that believes every caller (auth.mode) listens on loopback only"
+  "gateway.request_state_keys" "use gateway.requestStateKeys"
+  "admin.listen" "use listenAddress" -}}
+{{- $configs := dict "config" .Values.config "gateway.config" .Values.gateway.config "workerDefaults.config" .Values.workerDefaults.config "cron.config" .Values.cron.config -}}
+{{- range $group, $own := .Values.workers -}}
+{{- with $own -}}{{- $_ := set $configs (printf "workers.%s.config" $group) (default dict .config) -}}{{- end -}}
+{{- end -}}
+{{- range $place, $config := $configs -}}
+{{- range $setting, $instead := $owned -}}
+{{- $at := splitList "." $setting -}}
+{{- if hasKey (default dict (get $config (index $at 0))) (index $at 1) -}}
+{{- $problems = append $problems (printf "%s.%s: the chart sets it: %s" $place $setting $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- range $receiver := dig "alerts" "receivers" list $config -}}
+{{- if $receiver.secret -}}
+{{- $problems = append $problems (printf "%s.alerts.receivers: the secret of %q would be readable in a ConfigMap: write [alerts] into a settings file of your own (configFile.existingSecret)" $place (toString $receiver.name)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- $components := (include "mcp-tasks.components" . | fromJson).components -}}
+{{- range $component := $components -}}
+{{- $place := ternary (printf "workers.%s" (toString $component.group)) $component.role (eq $component.role "worker") -}}
+{{- $values := $component.values -}}
+
+{{/* Time to end. */}}
+{{- $ending := include "mcp-tasks.ending" (list $root $component) | fromJson -}}
+{{- $grace := $values.terminationGracePeriodSeconds -}}
+{{- if and (not (kindIs "invalid" $grace)) (lt (int64 $grace) (int64 $ending.seconds)) -}}
+{{- $problems = append $problems (printf "%s.terminationGracePeriodSeconds: %d s is too short, pods would be killed while they end: %s = %d s" $place (int64 $grace) $ending.why (int64 $ending.seconds)) -}}
+{{- end -}}
+
+{{/* Rolling updates and drains that can go on. */}}
+{{- $rolling := dig "rollingUpdate" dict $values.strategy -}}
+{{- if and (ne (dig "type" "RollingUpdate" $values.strategy) "Recreate") (has (dig "maxSurge" "25%" $rolling | toString) (list "0" "0%")) (has (dig "maxUnavailable" "25%" $rolling | toString) (list "0" "0%")) -}}
+{{- $problems = append $problems (printf "%s.strategy: maxSurge and maxUnavailable are both 0, so that a rolling update could never begin" $place) -}}
+{{- end -}}
+{{- $least := int64 $values.replicas -}}
+{{- with $values.autoscaling -}}
+{{- if .enabled -}}
+{{- $least = int64 .minReplicas -}}
+{{- if gt (int64 .minReplicas) (int64 .maxReplicas) -}}
+{{- $problems = append $problems (printf "%s.autoscaling: minReplicas (%d) is more than maxReplicas (%d)" $place (int64 .minReplicas) (int64 .maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.podDisruptionBudget -}}
+{{- if and .enabled (not (kindIs "invalid" .minAvailable)) (not (hasSuffix "%" (toString .minAvailable))) (ge (int64 .minAvailable) $least) -}}
+{{- $problems = append $problems (printf "%s.podDisruptionBudget: minAvailable (%v) is not less than the number of pods (%d), so that no node could ever be drained" $place .minAvailable $least) -}}
+{{- else if and .enabled (kindIs "invalid" .minAvailable) (has (toString .maxUnavailable) (list "0" "0%")) -}}
+{{- $problems = append $problems (printf "%s.podDisruptionBudget: maxUnavailable is 0, so that no node could ever be drained" $place) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Connections to Postgres. */}}
+{{- $sum := 0 -}}
+{{- $parts := list -}}
+{{- range $component := $components -}}
+{{- $pods := include "mcp-tasks.pods" (list $root $component) | fromJson -}}
+{{- $pool := int64 $component.values.poolSize -}}
+{{- $all := mul (add (int64 $pods.replicas) (int64 $pods.surge)) $pool -}}
+{{- $sum = add $sum $all -}}
+{{- $parts = append $parts (printf "%s (%d + %d surging) × %d = %d" $component.name (int64 $pods.replicas) (int64 $pods.surge) $pool $all) -}}
+{{- end -}}
+{{- $reserve := int64 .Values.postgres.reservedConnections -}}
+{{- $sum = add $sum $reserve -}}
+{{- $max := int64 .Values.postgres.maxConnections -}}
+{{- if gt $sum $max -}}
+{{- $problems = append $problems (printf "postgres.maxConnections: %d is not enough for %s, postgres.reservedConnections = %d: %d in all; raise max_connections of the server and say so here, or lower replicas, maxReplicas, maxSurge or poolSize" $max (join ", " $parts) $reserve $sum) -}}
+{{- end -}}
+
+{{/* Ways in that would lead nowhere. */}}
+{{- if and (include "mcp-tasks.loopback" .) (not .Values.gateway.proxy.enabled) (not $ownFile) -}}
+{{- $ways := list -}}
+{{- if .Values.ingress.enabled -}}{{- $ways = append $ways "ingress.enabled" -}}{{- end -}}
+{{- if .Values.httpRoute.enabled -}}{{- $ways = append $ways "httpRoute.enabled" -}}{{- end -}}
+{{- if ne .Values.gateway.service.type "ClusterIP" -}}{{- $ways = append $ways (printf "gateway.service.type=%s" .Values.gateway.service.type) -}}{{- end -}}
+{{- if $ways -}}
+{{- $problems = append $problems (printf "%s: config.auth.mode is \"dev\", which believes every caller, so that gateways listen on their pods' loopback address only and nothing outside reaches them: let a proxy in their pods check who is calling (gateway.proxy.enabled), or another auth.mode" (join ", " $ways)) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.gateway.proxy -}}
+{{- if and .enabled (not .jwt.issuer) (not .files) (not .args) (not .env) -}}
+{{- $problems = append $problems "gateway.proxy: it is enabled without jwt.issuer, files, args or env, so that it does not know what to do" -}}
+{{- end -}}
+{{- if and .enabled .jwt.issuer (not (and .jwt.audience .jwt.existingSecret .jwt.keys)) -}}
+{{- $problems = append $problems "gateway.proxy.jwt: audience, existingSecret and keys must be there too, or tokens for others, or signed by others, would be let in" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- $problems = append $problems "ingress.hosts: an Ingress needs a host" -}}
+{{- end -}}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
+{{- $problems = append $problems "httpRoute.parentRefs: name the Gateway that serves it" -}}
+{{- end -}}
+{{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled -}}
+{{- $problems = append $problems "podMonitor.enabled, serviceMonitor.enabled: both would count everything twice: choose one" -}}
+{{- end -}}
+{{- range .Values.prometheusRule.disabled -}}
+{{- if not (contains (printf "alert: %s\n" .) ($root.Files.Get "files/prometheus-rules.yaml")) -}}
+{{- $problems = append $problems (printf "prometheusRule.disabled: there is no alert %q" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq (include "mcp-tasks.migrateMode" .) "hook") (include "mcp-tasks.store" (list . "postgres") | fromJson).bundled -}}
+{{- $problems = append $problems "migrate.mode: a hook runs before the chart's own Postgres is there: use \"init\"" -}}
+{{- end -}}
+
+{{- if $problems -}}
+{{- fail (printf "\n\nThese values do not work:\n  - %s\n" (join "\n  - " $problems)) -}}
+{{- end -}}
+{{- end -}}

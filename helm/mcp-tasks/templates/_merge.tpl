@@ -1,0 +1,53 @@
+{{/* (list layer …): layers of settings for pods, the later one winning: maps are merged, lists are added to
+     the earlier ones, empty text and null say nothing. Some lists only make sense as a whole. */}}
+{{- define "mcp-tasks.layers" -}}
+{{- $whole := list "topologySpreadConstraints" "command" "args" "tools" -}}
+{{- $out := dict -}}
+{{- range $layer := . -}}
+{{- range $key, $value := $layer -}}
+{{- if kindIs "invalid" $value -}}
+{{- else if and (kindIs "string" $value) (eq $value "") -}}
+{{- if not (hasKey $out $key) -}}{{- $_ := set $out $key "" -}}{{- end -}}
+{{- else if and (kindIs "slice" $value) (hasKey $out $key) -}}
+{{- if has $key $whole -}}
+{{- if $value -}}{{- $_ := set $out $key $value -}}{{- end -}}
+{{- else -}}
+{{- $_ := set $out $key (concat (get $out $key) $value) -}}
+{{- end -}}
+{{- else if and (kindIs "map" $value) (kindIs "map" (get $out $key)) -}}
+{{- $_ := set $out $key (include "mcp-tasks.layers" (list (get $out $key) $value) | fromJson) -}}
+{{- else -}}
+{{- $_ := set $out $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $out -}}
+{{- end -}}
+
+{{/* What all pods have, unless a component says otherwise. */}}
+{{- define "mcp-tasks.podDefaults" -}}
+{{- pick .Values "image" "imagePullSecrets" "revisionHistoryLimit" "podLabels" "podAnnotations"
+  "podSecurityContext" "securityContext" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints"
+  "priorityClassName" "runtimeClassName" "hostAliases" "dnsConfig" "extraEnv" "extraEnvFrom" "extraVolumes"
+  "extraVolumeMounts" "extraContainers" "initContainers" | toJson -}}
+{{- end -}}
+
+{{/* All components that run: `{components: [{name, fullname, role, values}]}`, values complete. */}}
+{{- define "mcp-tasks.components" -}}
+{{- $root := . -}}
+{{- $full := include "mcp-tasks.fullname" . -}}
+{{- $defaults := include "mcp-tasks.podDefaults" . | fromJson -}}
+{{- $out := list -}}
+{{- range $role := list "gateway" "cron" -}}
+{{- $values := include "mcp-tasks.layers" (list (deepCopy $defaults) (get $root.Values $role)) | fromJson -}}
+{{- $out = append $out (dict "name" $role "fullname" (printf "%s-%s" $full $role) "role" $role "values" $values) -}}
+{{- end -}}
+{{- range $group, $own := .Values.workers -}}
+{{- $values := include "mcp-tasks.layers" (list (deepCopy $defaults) $root.Values.workerDefaults (dict "enabled" true) (default dict $own)) | fromJson -}}
+{{- if and $values.enabled (not (kindIs "invalid" $own)) -}}
+{{- $name := printf "worker-%s" $group -}}
+{{- $out = append $out (dict "name" $name "fullname" (printf "%s-%s" $full $name | trunc 63 | trimSuffix "-") "role" "worker" "group" $group "values" $values) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "components" $out | toJson -}}
+{{- end -}}

@@ -1,0 +1,280 @@
+{{/* Settings of mcp-tasks: what a component's processes read, as TOML or as environment variables. */}}
+
+{{/* Where Postgres (or Redis) is: (list root "postgres"). `secret` and `key` of the URL; none: the settings
+     file says it. `bundled`: the chart brings it. */}}
+{{- define "mcp-tasks.store" -}}
+{{- $root := index . 0 -}}
+{{- $kind := index . 1 -}}
+{{- $own := get $root.Values $kind -}}
+{{- $full := include "mcp-tasks.fullname" $root -}}
+{{- $out := dict "secret" "" "key" "" "bundled" false "url" $own.url -}}
+{{- if $own.url -}}
+{{- $_ := set $out "secret" (printf "%s-urls" $full) -}}
+{{- $_ := set $out "key" $kind -}}
+{{- else if $own.existingSecret -}}
+{{- $_ := set $out "secret" $own.existingSecret -}}
+{{- $_ := set $out "key" $own.existingSecretKey -}}
+{{- else if (get $root.Values.trial $kind).enabled -}}
+{{- $_ := set $out "bundled" true -}}
+{{- $_ := set $out "secret" (printf "%s-urls" $full) -}}
+{{- $_ := set $out "key" $kind -}}
+{{- if eq $kind "postgres" -}}
+{{- $_ := set $out "url" (printf "postgres://mcp_tasks:%s@%s-postgres:5432/mcp_tasks?sslmode=disable" ($root.Values.trial.postgres.password | urlquery) $full) -}}
+{{- else -}}
+{{- $_ := set $out "url" (printf "redis://%s-redis:6379" $full) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $out -}}
+{{- end -}}
+
+{{/* Whether a settings file of the user's own is read instead of the chart's ConfigMaps. */}}
+{{- define "mcp-tasks.ownFile" -}}
+{{- with .Values.configFile -}}
+{{- if or .existingSecret .existingConfigMap .path -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* `host:port`, with brackets where the host needs them: (list host port). */}}
+{{- define "mcp-tasks.address" -}}
+{{- $host := index . 0 -}}
+{{- printf (ternary "[%s]:%d" "%s:%d" (contains ":" $host)) $host (index . 1 | int) -}}
+{{- end -}}
+
+{{/* Development authentication believes every caller, so that such a gateway listens on loopback only. */}}
+{{- define "mcp-tasks.loopback" -}}
+{{- $config := include "mcp-tasks.layers" (list .Values.config .Values.gateway.config) | fromJson -}}
+{{- if eq (dig "auth" "mode" "dev" $config) "dev" -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Host names under which a gateway behind its proxy is called. */}}
+{{- define "mcp-tasks.hosts" -}}
+{{- $service := printf "%s-gateway" (include "mcp-tasks.fullname" .) -}}
+{{- $namespace := .Release.Namespace -}}
+{{- $out := list -}}
+{{- range $name := list $service (printf "%s.%s" $service $namespace) (printf "%s.%s.svc" $service $namespace) (printf "%s.%s.svc.cluster.local" $service $namespace) -}}
+{{- $out = concat $out (list $name (printf "%s:%d" $name (int $.Values.gateway.service.port))) -}}
+{{- end -}}
+{{- if .Values.ingress.enabled -}}
+{{- range .Values.ingress.hosts -}}{{- $out = append $out .host -}}{{- end -}}
+{{- end -}}
+{{- if .Values.httpRoute.enabled -}}{{- $out = concat $out .Values.httpRoute.hostnames -}}{{- end -}}
+{{- uniq $out | toJson -}}
+{{- end -}}
+
+{{/* (list root component): all settings of a component. */}}
+{{- define "mcp-tasks.settings" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- $values := $root.Values -}}
+{{- $chart := dict
+  "admin" (dict "listen" (include "mcp-tasks.address" (list $values.listenAddress 9100)))
+  "postgres" (dict "pool_size" $component.values.poolSize)
+  "redis" dict -}}
+{{- if eq $component.role "gateway" -}}
+{{- $host := ternary "127.0.0.1" $values.listenAddress (eq (include "mcp-tasks.loopback" $root) "yes") -}}
+{{- $gateway := dict "bind" (include "mcp-tasks.address" (list $host 3000)) -}}
+{{- if and (eq $host "127.0.0.1") $values.gateway.proxy.enabled -}}
+{{- $_ := set $gateway "allowed_hosts" (include "mcp-tasks.hosts" $root | fromJsonArray) -}}
+{{- end -}}
+{{- $_ := set $chart "gateway" $gateway -}}
+{{- end -}}
+{{- range $kind := list "postgres" "redis" -}}
+{{- $own := get $values $kind -}}
+{{- if $own.passwordFile.path -}}
+{{- $_ := set (get $chart $kind) "password_file" $own.passwordFile.path -}}
+{{- else if $own.passwordFile.existingSecret -}}
+{{- $_ := set (get $chart $kind) "password_file" (printf "/etc/mcp-tasks/%s/password/%s" $kind $own.passwordFile.key) -}}
+{{- end -}}
+{{- if or $own.ca.existingSecret $own.ca.existingConfigMap -}}
+{{- $_ := set (get $chart $kind) "ca_file" (printf "/etc/mcp-tasks/%s/ca/%s" $kind $own.ca.key) -}}
+{{- end -}}
+{{- end -}}
+{{- mergeOverwrite $chart (deepCopy $values.config) (deepCopy $component.values.config) | toJson -}}
+{{- end -}}
+
+{{/* A value in TOML. JSON's text is TOML's, escapes included; its numbers are all floats here. */}}
+{{- define "mcp-tasks.toml.value" -}}
+{{- if kindIs "string" . -}}
+{{- toJson . -}}
+{{- else if kindIs "bool" . -}}
+{{- . -}}
+{{- else if kindIs "slice" . -}}
+{{- $items := list -}}
+{{- range . -}}{{- $items = append $items (include "mcp-tasks.toml.value" .) -}}{{- end -}}
+[{{ join ", " $items }}]
+{{- else if kindIs "map" . -}}
+{{- $items := list -}}
+{{- range $key, $value := . -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- $items = append $items (printf "%s = %s" (toJson $key) (include "mcp-tasks.toml.value" $value)) -}}
+{{- end -}}
+{{- end -}}
+{ {{ join ", " $items }} }
+{{- else if kindIs "float64" . -}}
+{{- ternary (printf "%d" (int64 .)) (printf "%v" .) (eq (floor .) .) -}}
+{{- else -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (list prefix table): a table in TOML, plain values first. */}}
+{{- define "mcp-tasks.toml.table" -}}
+{{- $prefix := index . 0 -}}
+{{- $table := index . 1 -}}
+{{- if $prefix }}
+[{{ $prefix }}]
+{{ end -}}
+{{- range $key, $value := $table -}}
+{{- if not (or (kindIs "map" $value) (kindIs "invalid" $value)) }}
+{{- $key }} = {{ include "mcp-tasks.toml.value" $value }}
+{{ end -}}
+{{- end -}}
+{{- range $key, $value := $table -}}
+{{- if and (kindIs "map" $value) $value -}}
+{{- include "mcp-tasks.toml.table" (list (ternary $key (printf "%s.%s" $prefix $key) (eq $prefix "")) $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* (list root component): its settings file. */}}
+{{- define "mcp-tasks.toml" -}}
+{{- $settings := include "mcp-tasks.settings" . | fromJson -}}
+{{- include "mcp-tasks.toml.table" (list "" $settings) | trim -}}
+{{- end -}}
+
+{{/* (list prefix table): the same as environment variables, `{name: value}`. */}}
+{{- define "mcp-tasks.env.table" -}}
+{{- $prefix := index . 0 -}}
+{{- $out := dict -}}
+{{- range $key, $value := index . 1 -}}
+{{- $name := printf "%s__%s" $prefix (upper $key) -}}
+{{- if kindIs "map" $value -}}
+{{- $out = mergeOverwrite $out (include "mcp-tasks.env.table" (list $name $value) | fromJson) -}}
+{{- else if kindIs "slice" $value -}}
+{{- range $value -}}
+{{- if or (kindIs "map" .) (kindIs "slice" .) -}}
+{{- fail (printf "config: %s cannot be an environment variable; write it into your settings file (configFile)" ($name | lower | replace "__" "." | trimPrefix "mcp_tasks.")) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $out $name (join "," $value) -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $_ := set $out $name (ternary ($value | toString) (include "mcp-tasks.toml.value" $value) (kindIs "string" $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $out -}}
+{{- end -}}
+
+{{/* (list root component asEnvironment): environment variables of a container of ours. */}}
+{{- define "mcp-tasks.env" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- $ownFile := include "mcp-tasks.ownFile" $root -}}
+{{- if $ownFile }}
+- name: MCP_TASKS_CONFIG
+  value: {{ default (printf "/etc/mcp-tasks/config/%s" $root.Values.configFile.key) $root.Values.configFile.path }}
+{{- else if not (index . 2) }}
+- name: MCP_TASKS_CONFIG
+  value: /etc/mcp-tasks/config/mcp-tasks.toml
+{{- end }}
+{{- if or $ownFile (index . 2) }}
+{{- $settings := include "mcp-tasks.settings" (list $root $component) | fromJson }}
+{{- if index . 2 }}
+{{- $settings = pick $settings "postgres" "logs" }}
+{{- end }}
+{{- range $name, $value := include "mcp-tasks.env.table" (list "MCP_TASKS" $settings) | fromJson }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end }}
+{{- range $kind := list "postgres" "redis" }}
+{{- $store := include "mcp-tasks.store" (list $root $kind) | fromJson }}
+{{- if $store.secret }}
+- name: MCP_TASKS__{{ upper $kind }}__URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ $store.secret }}
+      key: {{ $store.key }}
+{{- end }}
+{{- end }}
+{{- if eq $component.role "gateway" }}
+{{- $keys := $root.Values.gateway.requestStateKeys }}
+{{- if or $keys.existingSecret $keys.create }}
+- name: MCP_TASKS__GATEWAY__REQUEST_STATE_KEYS
+  valueFrom:
+    secretKeyRef:
+      name: {{ default (printf "%s-request-state" (include "mcp-tasks.fullname" $root)) $keys.existingSecret }}
+      key: {{ ternary $keys.existingSecretKey "keys" (ne $keys.existingSecret "") }}
+{{- end }}
+{{- end }}
+{{- with $component.values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* (list root component asEnvironment): volumes with settings and secrets. */}}
+{{- define "mcp-tasks.volumes" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- with $root.Values.configFile }}
+{{- if .path }}
+{{- else if .existingSecret }}
+- name: config
+  secret: {secretName: {{ .existingSecret }}, defaultMode: 0440}
+{{- else if .existingConfigMap }}
+- name: config
+  configMap: {name: {{ .existingConfigMap }}}
+{{- else if not (index $ 2) }}
+- name: config
+  configMap: {name: {{ $component.fullname }}}
+{{- end }}
+{{- end }}
+{{- range $kind := list "postgres" "redis" }}
+{{- $own := get $root.Values $kind }}
+{{- if and $own.passwordFile.existingSecret (not $own.passwordFile.path) }}
+- name: {{ $kind }}-password
+  secret: {secretName: {{ $own.passwordFile.existingSecret }}, defaultMode: 0440}
+{{- end }}
+{{- if $own.ca.existingSecret }}
+- name: {{ $kind }}-ca
+  secret: {secretName: {{ $own.ca.existingSecret }}, defaultMode: 0440}
+{{- else if $own.ca.existingConfigMap }}
+- name: {{ $kind }}-ca
+  configMap: {name: {{ $own.ca.existingConfigMap }}}
+{{- end }}
+{{- end }}
+- name: tmp
+  emptyDir: {sizeLimit: 1Gi}
+{{- if and $component.values.files (not (index . 2)) }}
+- name: files
+  configMap: {name: {{ $component.fullname }}-files}
+{{- end }}
+{{- with $component.values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* (list root component asEnvironment): where a container of ours sees them. */}}
+{{- define "mcp-tasks.volumeMounts" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- $ownFile := include "mcp-tasks.ownFile" $root -}}
+{{- if and (or $ownFile (not (index . 2))) (not $root.Values.configFile.path) }}
+- {name: config, mountPath: /etc/mcp-tasks/config, readOnly: true}
+{{- end }}
+{{- range $kind := list "postgres" "redis" }}
+{{- $own := get $root.Values $kind }}
+{{- if and $own.passwordFile.existingSecret (not $own.passwordFile.path) }}
+- {name: {{ $kind }}-password, mountPath: /etc/mcp-tasks/{{ $kind }}/password, readOnly: true}
+{{- end }}
+{{- if or $own.ca.existingSecret $own.ca.existingConfigMap }}
+- {name: {{ $kind }}-ca, mountPath: /etc/mcp-tasks/{{ $kind }}/ca, readOnly: true}
+{{- end }}
+{{- end }}
+- {name: tmp, mountPath: /tmp}
+{{- if and $component.values.files (not (index . 2)) }}
+- {name: files, mountPath: /etc/mcp-tasks/files, readOnly: true}
+{{- end }}
+{{- with $component.values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
