@@ -192,11 +192,11 @@ BAD = [
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
     # Typos.
     (merged(URLS, {"gateway": {"replica": 3}}), ["Additional property replica is not allowed"]),
-    (merged(URLS, {"postgress": {"url": "a"}}), ["Additional property postgress is not allowed"]),
+    (merged(URLS, {"postgres2": {"url": "a"}}), ["Additional property postgres2 is not allowed"]),
     (merged(URLS, {"workers": {"fast": {"resource": {}}}}), ["Additional property resource is not allowed"]),
     (merged(URLS, {"workers": {"Fast_One": {}}}), ["Fast_One"]),
     (merged(URLS, {"config": {"gateway": {"drain_deadlin": "5s"}}}), ["Additional property drain_deadlin is not allowed"]),
-    (merged(URLS, {"config": {"gatway": {}}}), ["Additional property gatway is not allowed"]),
+    (merged(URLS, {"config": {"gateways": {}}}), ["Additional property gateways is not allowed"]),
     (merged(URLS, {"gateway": {"replicas": "two"}}), ["gateway.replicas"]),
     (merged(URLS, {"image": {"digest": "abc"}}), ["image.digest"]),
 ]
