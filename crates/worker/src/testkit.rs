@@ -41,6 +41,7 @@ pub struct Kit {
     answers: BTreeMap<String, Value>,
     journal: Vec<JournalEntry>,
     cancel_at: Option<String>,
+    stop: CancellationToken,
 }
 
 /// What came of it.
@@ -90,6 +91,7 @@ impl Kit {
             answers: BTreeMap::new(),
             journal: Vec::new(),
             cancel_at: None,
+            stop: CancellationToken::new(),
         }
     }
 
@@ -132,6 +134,13 @@ impl Kit {
     #[must_use]
     pub fn cancel_at(mut self, key: &str) -> Self {
         self.cancel_at = Some(key.to_owned());
+        self
+    }
+
+    /// The client cancels when this is cancelled, for one in the middle of a step.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: CancellationToken) -> Self {
+        self.stop = stop;
         self
     }
 
@@ -265,7 +274,7 @@ impl Kit {
             about,
             shared,
             journal,
-            CancellationToken::new(),
+            self.stop.clone(),
             status,
         ))
     }

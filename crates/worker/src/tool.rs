@@ -165,6 +165,12 @@ impl ToolSet {
         self.read(|tools| tools.contains_key(name))
     }
 
+    /// The tool of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.find(name).map(|served| served.tool)
+    }
+
     /// Whether there is no tool.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,0 +1,332 @@
+//! `[[upstream]]`: what may be said of one upstream MCP server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One upstream MCP server. Exactly one of `url` and `command` says where it is.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamConfig {
+    /// For logs, probes and messages.
+    pub name: String,
+    /// What the names of its tools begin with here; may be empty.
+    #[serde(default)]
+    pub prefix: String,
+    /// Streamable HTTP: the endpoint, `https://host/mcp`. Redirects to other hosts are not followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// stdio: program and arguments. One process for each worker, started again when it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Variables for the command. Of the worker's own it gets `PATH`, `HOME` and the like only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Variables of the worker's own environment that the command gets as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_pass: Vec<String>,
+    /// Folder that the command runs in; without it the worker's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// Headers of every request, beside those of the protocol.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// File that holds the bearer token we show to the server; read again for each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bearer_file: Option<PathBuf>,
+    /// Variable of the worker's environment that holds the bearer token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bearer_env: Option<String>,
+    /// Revision of the protocol that is spoken; found out if not said.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// Between two looks at its list of tools; a list that it says has changed is read at once.
+    #[serde(default = "refresh", with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub refresh: Duration,
+    /// For whatever is no call of a tool: greeting it, listing, asking for a task's state.
+    #[serde(default = "timeout", with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub timeout: Duration,
+    /// What a call of its tools does, and so whether it may be repeated.
+    #[serde(default)]
+    pub effects: Effects,
+    /// The same for single tools, by the server's own names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, UpstreamTool>,
+    /// For how long the connection of a call that must not be repeated is held while a question
+    /// of an older server (before 2026-07-28) waits for its answer.
+    #[serde(default = "hold", with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub hold: Duration,
+    /// One message of the server, at most (bytes).
+    #[serde(default = "message_bytes_max")]
+    pub message_bytes_max: usize,
+}
+
+/// What may be said of one tool of an upstream.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamTool {
+    /// What a call of it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Effects>,
+    /// It is not offered.
+    pub hide: bool,
+}
+
+/// Which revision of MCP an upstream is spoken to in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Protocol {
+    /// Asked for 2026-07-28, then greeted as older revisions want it.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// Stateless requests.
+    #[serde(rename = "2026-07-28")]
+    Modern,
+    /// `initialize`, sessions, requests of the server's own; what it answers, 2025-06-18 for one,
+    /// is spoken.
+    #[serde(rename = "2025-11-25")]
+    Legacy,
+}
+
+/// What a call does outside, and so what follows when its end is unknown: after a lost worker, a
+/// cut connection, a cancel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effects {
+    /// By the tool's own hints: `readOnlyHint` is `none`, `idempotentHint` is `repeatable`,
+    /// anything else `once`.
+    #[default]
+    ByHints,
+    /// Nothing: it is repeated, and a cancelled one leaves no doubt.
+    None,
+    /// Repeating it changes nothing more: it is repeated.
+    Repeatable,
+    /// It must not be repeated: its task fails with `step_in_doubt`.
+    Once,
+}
+
+fn refresh() -> Duration {
+    Duration::from_secs(5 * 60)
+}
+
+fn timeout() -> Duration {
+    Duration::from_secs(30)
+}
+
+fn hold() -> Duration {
+    Duration::from_secs(10 * 60)
+}
+
+fn message_bytes_max() -> usize {
+    8 * 1024 * 1024
+}
+
+impl UpstreamConfig {
+    /// A server behind `url`, all else as if it was not said.
+    pub fn at(name: impl Into<String>, url: impl Into<String>) -> Self {
+        Self {
+            url: Some(url.into()),
+            ..Self::named(name.into())
+        }
+    }
+
+    /// A server that is this program, all else as if it was not said.
+    pub fn run(
+        name: impl Into<String>,
+        command: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self {
+            command: Some(command.into_iter().map(Into::into).collect()),
+            ..Self::named(name.into())
+        }
+    }
+
+    fn named(name: String) -> Self {
+        Self {
+            name,
+            prefix: String::new(),
+            url: None,
+            command: None,
+            env: BTreeMap::new(),
+            env_pass: Vec::new(),
+            dir: None,
+            headers: BTreeMap::new(),
+            bearer_file: None,
+            bearer_env: None,
+            protocol: Protocol::default(),
+            refresh: refresh(),
+            timeout: timeout(),
+            effects: Effects::default(),
+            tools: BTreeMap::new(),
+            hold: hold(),
+            message_bytes_max: message_bytes_max(),
+        }
+    }
+
+    /// Everything wrong with these settings, each naming its key; empty when they work.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if self.name.is_empty() {
+            problems.push("name: must not be empty".to_owned());
+        }
+        if self.prefix.len() > 64 || !self.prefix.bytes().all(is_plain) {
+            problems.push("prefix: at most 64 of A-Z a-z 0-9 _ . -".to_owned());
+        }
+        match (&self.url, &self.command) {
+            (Some(url), None) => self.validate_url(url, &mut problems),
+            (None, Some(command)) => {
+                if command.first().is_none_or(String::is_empty) {
+                    problems.push("command: the program is missing".to_owned());
+                }
+                for (key, said) in [
+                    ("headers", !self.headers.is_empty()),
+                    ("bearer_file", self.bearer_file.is_some()),
+                    ("bearer_env", self.bearer_env.is_some()),
+                ] {
+                    if said {
+                        problems.push(format!("{key}: only a server with a url is sent headers"));
+                    }
+                }
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                problems.push("url, command: exactly one of them must be given".to_owned());
+            }
+        }
+        for (key, duration) in [
+            ("refresh", self.refresh),
+            ("timeout", self.timeout),
+            ("hold", self.hold),
+        ] {
+            if duration < Duration::from_millis(100) {
+                problems.push(format!("{key}: {duration:?} is shorter than 100ms"));
+            }
+        }
+        if self.message_bytes_max < 1024 {
+            problems.push("message_bytes_max: must be at least 1024".to_owned());
+        }
+        problems
+    }
+
+    fn validate_url(&self, url: &str, problems: &mut Vec<String>) {
+        let parsed = url.parse::<http::Uri>().ok().filter(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+        });
+        if parsed.is_none() {
+            problems.push(format!("url: `{url}` is not http://… or https://…"));
+        }
+        for (key, said) in [
+            ("env", !self.env.is_empty()),
+            ("env_pass", !self.env_pass.is_empty()),
+            ("dir", self.dir.is_some()),
+        ] {
+            if said {
+                problems.push(format!("{key}: only a command has it"));
+            }
+        }
+        if self.bearer_file.is_some() && self.bearer_env.is_some() {
+            problems.push("bearer_file, bearer_env: at most one of them".to_owned());
+        }
+        for (name, value) in &self.headers {
+            let name_fits = name.parse::<http::HeaderName>().is_ok();
+            if !name_fits || value.parse::<http::HeaderValue>().is_err() {
+                problems.push(format!("headers.{name}: not a header"));
+            }
+            if ["authorization", "mcp-session-id", "content-type", "accept"]
+                .contains(&name.to_ascii_lowercase().as_str())
+                && (self.bearer_file.is_some()
+                    || self.bearer_env.is_some()
+                    || !name.eq_ignore_ascii_case("authorization"))
+            {
+                problems.push(format!(
+                    "headers.{name}: is set by the protocol or by bearer_…"
+                ));
+            }
+        }
+    }
+
+    /// What a call of this tool does.
+    pub(super) fn effects_of(
+        &self,
+        tool: &str,
+        hints: Option<&worker::ToolAnnotations>,
+    ) -> Effects {
+        let said = self.tools.get(tool).and_then(|tool| tool.effects);
+        match said.unwrap_or(self.effects) {
+            Effects::ByHints => match hints {
+                Some(hints) if hints.read_only_hint == Some(true) => Effects::None,
+                Some(hints) if hints.idempotent_hint == Some(true) => Effects::Repeatable,
+                _ => Effects::Once,
+            },
+            said => said,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(toml: &str) -> Vec<String> {
+        toml::from_str::<UpstreamConfig>(toml).unwrap().validate()
+    }
+
+    #[test]
+    fn what_is_needed_is_enough() {
+        assert!(problems("name = \"a\"\nurl = \"http://127.0.0.1:1/mcp\"").is_empty());
+        assert!(
+            problems("name = \"a\"\ncommand = [\"node\", \"x.js\"]\nprefix = \"a_\"").is_empty()
+        );
+    }
+
+    #[test]
+    fn contradictions_name_their_keys() {
+        let both = problems("name = \"a\"\nurl = \"http://a/\"\ncommand = [\"b\"]");
+        assert_eq!(both, ["url, command: exactly one of them must be given"]);
+        assert!(problems("name = \"a\"\nurl = \"a/mcp\"")[0].starts_with("url: "));
+        let headers = "name = \"a\"\ncommand = [\"b\"]\nheaders = { X = \"1\" }\nrefresh = \"1ms\"";
+        let found = problems(headers);
+        assert!(found[0].starts_with("headers: ") && found[1].starts_with("refresh: "));
+        assert!(
+            problems("name = \"a\"\nurl = \"http://a/\"\nprefix = \"a b\"")[0]
+                .starts_with("prefix: ")
+        );
+    }
+
+    #[test]
+    fn hints_decide_unless_something_is_said() {
+        let mut config = UpstreamConfig::at("a", "http://a/");
+        let hints = |read_only, idempotent| worker::ToolAnnotations {
+            read_only_hint: Some(read_only),
+            idempotent_hint: Some(idempotent),
+            ..worker::ToolAnnotations::default()
+        };
+        assert_eq!(config.effects_of("t", None), Effects::Once);
+        assert_eq!(
+            config.effects_of("t", Some(&hints(true, false))),
+            Effects::None
+        );
+        assert_eq!(
+            config.effects_of("t", Some(&hints(false, true))),
+            Effects::Repeatable
+        );
+        config.effects = Effects::Repeatable;
+        assert_eq!(config.effects_of("t", None), Effects::Repeatable);
+        let once = UpstreamTool {
+            effects: Some(Effects::Once),
+            hide: false,
+        };
+        config.tools.insert("t".to_owned(), once);
+        assert_eq!(
+            config.effects_of("t", Some(&hints(true, true))),
+            Effects::Once
+        );
+    }
+}

@@ -1,0 +1,333 @@
+//! Requests to a server of Streamable HTTP: ours are the headers and the credentials, bounded are
+//! the answers, and nobody else's host is ever asked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::config::UpstreamConfig;
+use super::fault::Fault;
+use super::message::Message;
+use super::sse::{Body, Events};
+
+/// Redirects within the server that are followed.
+const REDIRECTS_MAX: usize = 3;
+/// Of a refusal, for the message.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// A peer that has vanished is noticed by then, also while a call is silent.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Where the session's id travels (MCP 2025-11-25 §Session Management).
+pub(super) const SESSION: &str = "mcp-session-id";
+
+/// A server behind a URL.
+pub(super) struct Http {
+    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    url: Uri,
+    headers: HeaderMap,
+    bearer: Bearer,
+    bytes_max: usize,
+}
+
+/// Where our credentials come from.
+enum Bearer {
+    None,
+    Known(HeaderValue),
+    File(PathBuf),
+}
+
+/// What a server answered.
+pub(super) struct Answered {
+    /// The session that it opened with that.
+    pub(super) session: Option<String>,
+    pub(super) answer: Answer,
+}
+
+pub(super) enum Answer {
+    /// One message.
+    Message(Message),
+    /// A stream of them.
+    Events(Box<Events>),
+    /// 202: it has it.
+    Accepted,
+}
+
+impl Http {
+    /// # Errors
+    /// In words, naming the key, when the settings cannot be used.
+    pub(super) fn new(config: &UpstreamConfig, connect: Duration) -> Result<Self, String> {
+        let url = config.url.as_deref().unwrap_or_default();
+        let url: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &config.headers {
+            let name: HeaderName = name.parse().map_err(|_| format!("headers.{name}"))?;
+            let value = value.parse().map_err(|_| format!("headers.{name}"))?;
+            headers.insert(name, value);
+        }
+        let provider = rustls::crypto::ring::default_provider();
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(connect));
+        connector.set_keepalive(Some(KEEPALIVE));
+        connector.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_provider_and_webpki_roots(provider)
+            .map_err(|error| format!("TLS: {error}"))?
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        Ok(Self {
+            pool: Pool::builder(TokioExecutor::new()).build(connector),
+            url,
+            headers,
+            bearer: Bearer::new(config)?,
+            bytes_max: config.message_bytes_max,
+        })
+    }
+
+    /// Posts one message.
+    pub(super) async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Answered, Fault> {
+        self.exchange(Method::POST, body, headers).await
+    }
+
+    /// Listens to what the server says of its own accord, or takes up a cut stream.
+    pub(super) async fn get(&self, headers: HeaderMap) -> Result<Answered, Fault> {
+        self.exchange(Method::GET, Bytes::new(), headers).await
+    }
+
+    /// Closes the session. Best effort.
+    pub(super) async fn delete(&self, headers: HeaderMap) {
+        let closing = self.exchange(Method::DELETE, Bytes::new(), headers);
+        if let Err(fault) = closing.await {
+            tracing::debug!(error = fault.text(), "session not closed");
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        body: Bytes,
+        headers: HeaderMap,
+    ) -> Result<Answered, Fault> {
+        let mut url = self.url.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let request = self.request(&method, &url, &body, &headers).await?;
+            let response = self.pool.request(request).await.map_err(|error| {
+                let text = format!("cannot be reached: {}", chain(&error));
+                if error.is_connect() {
+                    Fault::NotSent(text)
+                } else {
+                    Fault::Unknown(format!("did not answer: {}", chain(&error)))
+                }
+            })?;
+            let status = response.status();
+            if !status.is_redirection() {
+                let response = response.map(|body| {
+                    body.map_err(|error| format!("broke off: {}", chain(&error)))
+                        .boxed_unsync()
+                });
+                return self.read(response, headers.contains_key(SESSION)).await;
+            }
+            let to = response.headers().get(header::LOCATION);
+            url = self.redirected(status, to)?;
+        }
+        Err(Fault::Refused(format!(
+            "redirects more than {REDIRECTS_MAX} times"
+        )))
+    }
+
+    async fn request(
+        &self,
+        method: &Method,
+        url: &Uri,
+        body: &Bytes,
+        headers: &HeaderMap,
+    ) -> Result<http::Request<Full<Bytes>>, Fault> {
+        let mut request = http::Request::new(Full::new(body.clone()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = url.clone();
+        let all = request.headers_mut();
+        all.extend(self.headers.clone());
+        for (name, value) in headers {
+            all.insert(name, value.clone());
+        }
+        if let Some(bearer) = self.bearer.value().await.map_err(Fault::Refused)? {
+            all.insert(header::AUTHORIZATION, bearer);
+        }
+        let accept = if *method == Method::GET {
+            "text/event-stream"
+        } else {
+            all.insert(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/json"),
+            );
+            "application/json, text/event-stream"
+        };
+        all.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        Ok(request)
+    }
+
+    /// Where it sends us: only to another path of its own, and with the same request, so that
+    /// neither our credentials nor a caller's arguments end up elsewhere.
+    fn redirected(&self, status: StatusCode, to: Option<&HeaderValue>) -> Result<Uri, Fault> {
+        let to = to.and_then(|to| to.to_str().ok()).unwrap_or_default();
+        let refuse = |why: &str| {
+            Err(Fault::Refused(format!(
+                "redirects ({status}) to `{to}`, which is not followed: {why}"
+            )))
+        };
+        let path = if to.starts_with('/') && !to.starts_with("//") {
+            to
+        } else {
+            let Ok(uri) = to.parse::<Uri>() else {
+                return refuse("it is no URL");
+            };
+            if (uri.scheme(), uri.authority()) != (self.url.scheme(), self.url.authority()) {
+                return refuse("it is another server. Set `url` to it if you trust it");
+            }
+            return if matches!(status.as_u16(), 307 | 308) {
+                Ok(uri)
+            } else {
+                refuse("it would not repeat the request. Set `url` to it")
+            };
+        };
+        if !matches!(status.as_u16(), 307 | 308) {
+            return refuse("it would not repeat the request. Set `url` to it");
+        }
+        let mut parts = self.url.clone().into_parts();
+        parts.path_and_query = path.parse().ok();
+        Uri::from_parts(parts).or_else(|_| refuse("it is no URL"))
+    }
+
+    async fn read(
+        &self,
+        response: http::Response<Body>,
+        in_session: bool,
+    ) -> Result<Answered, Fault> {
+        let status = response.status();
+        let kind = text_of(response.headers(), "content-type").unwrap_or_default();
+        let session = text_of(response.headers(), SESSION);
+        let body = response.into_body();
+        if !status.is_success() {
+            return Err(refusal(status, body, in_session).await);
+        }
+        let answer = if kind.starts_with("text/event-stream") {
+            Answer::Events(Box::new(Events::new(body, self.bytes_max)))
+        } else if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
+            Answer::Accepted
+        } else {
+            let bytes = whole(body, self.bytes_max).await?;
+            if bytes.is_empty() {
+                Answer::Accepted
+            } else {
+                Answer::Message(Message::read(&bytes).map_err(Fault::Garbage)?)
+            }
+        };
+        Ok(Answered { session, answer })
+    }
+}
+
+fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
+/// Reads a body that is not too long.
+async fn whole(body: Body, bytes_max: usize) -> Result<Bytes, Fault> {
+    match Limited::new(body, bytes_max).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Fault::Garbage(format!(
+            "sent more than the {bytes_max} bytes allowed for one message"
+        ))),
+        Err(error) => Err(Fault::Unknown(error.to_string())),
+    }
+}
+
+async fn refusal(status: StatusCode, body: Body, in_session: bool) -> Fault {
+    let body = whole(body, REFUSAL_BYTES_MAX).await.unwrap_or_default();
+    let rpc = match Message::read(&body) {
+        Ok(Message::Response {
+            result: Err(error), ..
+        }) => Some(error),
+        _ => None,
+    };
+    let said = match &rpc {
+        Some(error) => error.message.clone(),
+        None => String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
+    };
+    let text = format!("answered {status}: {said}");
+    match (status.as_u16(), rpc) {
+        (401 | 403, _) => Fault::Refused(text),
+        // Published servers answer 400 to sessions that they do not know, with an error of
+        // their own range; the specification says 404.
+        (404, None) if in_session => Fault::Expired,
+        (400 | 404, Some(error)) if in_session && (-32001..=-32000).contains(&error.code) => {
+            Fault::Expired
+        }
+        (408 | 425 | 429 | 503, _) => Fault::NotSent(text),
+        (400..=499, Some(error)) if error.code != -32000 => Fault::Rpc(error),
+        (400..=499, _) => Fault::Misfit(text),
+        _ => Fault::Unknown(text),
+    }
+}
+
+impl Bearer {
+    fn new(config: &UpstreamConfig) -> Result<Self, String> {
+        if let Some(file) = &config.bearer_file {
+            return Ok(Self::File(file.clone()));
+        }
+        let Some(name) = &config.bearer_env else {
+            return Ok(Self::None);
+        };
+        let token = std::env::var_os(name)
+            .ok_or_else(|| format!("bearer_env: there is no variable {name}"))?;
+        let token = token.to_string_lossy().into_owned();
+        bearer(&token)
+            .map(Self::Known)
+            .ok_or_else(|| format!("bearer_env: what {name} holds is no token"))
+    }
+
+    async fn value(&self) -> Result<Option<HeaderValue>, String> {
+        match self {
+            Self::None => Ok(None),
+            Self::Known(value) => Ok(Some(value.clone())),
+            Self::File(file) => {
+                let read = tokio::fs::read_to_string(file).await;
+                let token = read.map_err(|error| {
+                    format!("cannot be asked: bearer_file {}: {error}", file.display())
+                })?;
+                bearer(&token).map(Some).ok_or_else(|| {
+                    format!(
+                        "cannot be asked: bearer_file {} holds no token",
+                        file.display()
+                    )
+                })
+            }
+        }
+    }
+}
+
+/// `Bearer …`, which no log prints.
+fn bearer(token: &str) -> Option<HeaderValue> {
+    let token = token.trim();
+    let mut value: HeaderValue = format!("Bearer {token}").parse().ok()?;
+    value.set_sensitive(true);
+    (!token.is_empty()).then_some(value)
+}
+
+/// An error with all its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,131 @@
+//! An upstream server that is a program of its own: one process, spoken to through its pipes
+//! (MCP 2025-11-25 §stdio), supervised like every command of a worker's.
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use worker::process::{Command, Commands, Talk};
+
+use super::config::UpstreamConfig;
+use super::floor::Floor;
+use super::link::nobody_answers;
+use super::message::{self, Message, Request};
+
+/// Of its standard error, for the message at its end.
+const STDERR_BYTES_MAX: usize = 4096;
+
+/// The command as its settings want it.
+pub(super) fn command(config: &UpstreamConfig) -> Command {
+    let line = config.command.as_deref().unwrap_or_default();
+    let mut command = Command::new(line.first().map_or("", String::as_str))
+        .args(line.iter().skip(1))
+        .limits(0, STDERR_BYTES_MAX)
+        .interruptible();
+    for name in &config.env_pass {
+        if let Some(value) = std::env::var_os(name) {
+            command = command.env(name, value);
+        }
+    }
+    for (name, value) in &config.env {
+        command = command.env(name, value);
+    }
+    if let Some(dir) = &config.dir {
+        command = command.dir(dir);
+    }
+    command
+}
+
+/// Runs the process until it ends or `stop`; says how it ended. Whoever waits on `floor` is told
+/// that there is nothing to wait for.
+pub(super) async fn run(
+    command: Command,
+    talk: Talk,
+    floor: Floor,
+    bytes_max: usize,
+    stop: CancellationToken,
+) -> String {
+    let Talk { to, from } = talk;
+    let commands = Commands::alone(stop.clone());
+    let running = command.run(&commands);
+    let hearing = hear(to, from, &floor, bytes_max);
+    tokio::pin!(running);
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        problem = hearing => {
+            stop.cancel();
+            let ended = running.await;
+            floor.close();
+            if let Some(problem) = problem {
+                return problem;
+            }
+            ended
+        }
+    };
+    floor.close();
+    match ended {
+        Ok(output) => {
+            let said = output.stderr.text();
+            let last: Vec<&str> = said.trim().lines().rev().take(3).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            format!("has ended ({}): {}", output.status, last.join(" | "))
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Hears until it has closed its output, or says too much at once.
+async fn hear(
+    to: mpsc::Sender<Bytes>,
+    mut from: mpsc::Receiver<Bytes>,
+    floor: &Floor,
+    bytes_max: usize,
+) -> Option<String> {
+    let mut buffer = BytesMut::new();
+    let mut looked = 0;
+    while let Some(bytes) = from.recv().await {
+        buffer.extend_from_slice(&bytes);
+        while let Some(found) = buffer[looked..].iter().position(|byte| *byte == b'\n') {
+            let line = buffer.split_to(looked + found);
+            buffer.advance(1);
+            looked = 0;
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            match Message::read(line) {
+                Ok(message) => {
+                    if let Some(request) = floor.deliver(message) {
+                        refuse(&to, &request).await;
+                    }
+                }
+                // Programs print what they like; a lost answer is found by its time-out.
+                Err(error) => tracing::debug!(error, "an upstream wrote what is no message"),
+            }
+        }
+        looked = buffer.len();
+        if buffer.len() > bytes_max {
+            return Some(format!(
+                "wrote more than the {bytes_max} bytes allowed for one message"
+            ));
+        }
+    }
+    None
+}
+
+async fn refuse(to: &mpsc::Sender<Bytes>, request: &Request) {
+    let mut line = no_call(request);
+    line.push('\n');
+    // A process that is gone needs no answer.
+    let _ = to.send(line.into()).await;
+}
+
+/// The answer to a request that is about no call we know of.
+pub(super) fn no_call(request: &Request) -> String {
+    let result = if request.method == "ping" {
+        Ok(serde_json::value::RawValue::from_string("{}".to_owned())
+            .expect("an empty object is JSON"))
+    } else {
+        Err(nobody_answers())
+    };
+    message::answer(&request.id, &result)
+}

@@ -1,0 +1,146 @@
+//! One tool of an upstream, as a tool of ours.
+
+use std::sync::Arc;
+
+use protocol::headers::ParamHeader;
+use serde_json::Value;
+use worker::{Arguments, CallToolResult, Context, Definition, Tool, ToolError, ToolSpec, Undoing};
+
+use super::call::Call;
+use super::config::Effects;
+use super::fault::Fault;
+use super::message;
+use super::outcome::Outcome;
+use super::source::Source;
+
+/// A tool that is called at its server.
+pub(super) struct UpstreamTool {
+    pub(super) source: Arc<Source>,
+    /// As the server calls it.
+    pub(super) name: String,
+    pub(super) effects: Effects,
+    spec: ToolSpec,
+    mirrored: Vec<ParamHeader>,
+}
+
+impl UpstreamTool {
+    /// A tool as its server lists it.
+    ///
+    /// # Errors
+    /// In words, when clients would not accept it.
+    pub(super) fn new(source: &Arc<Source>, mut definition: Definition) -> Result<Self, String> {
+        let name = definition.name.clone();
+        definition.name = format!("{}{name}", source.config.prefix);
+        let mirrored = definition.check()?;
+        if let Some(schema) = &definition.output_schema
+            && !schema.get().starts_with('{')
+        {
+            return Err(format!("tool {name}: outputSchema must be an object"));
+        }
+        let effects = source
+            .config
+            .effects_of(&name, definition.annotations.as_ref());
+        let mut spec = ToolSpec::new(definition);
+        (source.adjust)(source.name(), &mut spec);
+        Ok(Self {
+            source: Arc::clone(source),
+            name,
+            effects,
+            spec,
+            mirrored,
+        })
+    }
+
+    /// What the server sent, unchanged.
+    pub(super) fn result(
+        &self,
+        result: &serde_json::value::RawValue,
+    ) -> Result<CallToolResult, ToolError> {
+        CallToolResult::passed_on(result.get().as_bytes()).map_err(|problem| {
+            let name = self.source.name();
+            let text = format!("upstream \"{name}\" answered with garbage: {problem}");
+            ToolError::failed(protocol::code::INTERNAL_ERROR, text)
+        })
+    }
+
+    /// What a fault means for a call of this tool.
+    pub(super) fn fault(&self, fault: Fault) -> ToolError {
+        if let Fault::Rpc(error) = &fault
+            && error.code == protocol::code::HEADER_MISMATCH
+        {
+            // Its schema is another by now.
+            self.source.look_again();
+        }
+        fault.into_tool_error(self.source.name(), self.effects != Effects::Once)
+    }
+
+    /// The headers that mirror arguments (MCP 2026-07-28 §Schema Extension).
+    pub(super) fn mirrored(&self, arguments: &str) -> Vec<(String, String)> {
+        if self.mirrored.is_empty() {
+            return Vec::new();
+        }
+        let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        let value = |param: &ParamHeader| {
+            let value = param
+                .path
+                .iter()
+                .try_fold(&arguments, |at, name| at.get(name))?;
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Null | Value::Array(_) | Value::Object(_) => return None,
+                number_or_bool => number_or_bool.to_string(),
+            };
+            Some((param.header.clone(), text))
+        };
+        self.mirrored.iter().filter_map(value).collect()
+    }
+}
+
+#[worker::async_trait]
+impl Tool for UpstreamTool {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    async fn call(
+        &self,
+        context: &mut Context,
+        arguments: Arguments,
+    ) -> Result<CallToolResult, ToolError> {
+        Box::pin(Call::new(self, arguments).run(context)).await
+    }
+
+    /// Our task ends without a result: whatever the server still does for it shall end.
+    async fn undo(&self, undoing: &mut Undoing) -> Result<(), ToolError> {
+        match undoing.output::<Outcome>()? {
+            Outcome::Task { id, .. } => {
+                let text = message::string(&id);
+                let link = self.source.link().await?;
+                let members = [("taskId", text.as_str())];
+                let timeout = self.source.config.timeout;
+                match link.ask("tasks/cancel", &members, Some(&id), timeout).await {
+                    // It has ended, or is not known any more.
+                    Ok(_) | Err(Fault::Rpc(_)) => Ok(()),
+                    Err(fault) => Err(ToolError::retryable(format!(
+                        "upstream \"{}\" {}",
+                        self.source.name(),
+                        fault.text()
+                    ))),
+                }
+            }
+            Outcome::Asks { held: true, .. } => {
+                if let Some(held) = self.source.holding.take(undoing.task_id()) {
+                    held.exchange
+                        .cancel("the caller does not want it any more")
+                        .await;
+                }
+                Ok(())
+            }
+            Outcome::Asks { .. }
+            | Outcome::Result(_)
+            | Outcome::Long
+            | Outcome::Needs { .. }
+            | Outcome::Failed(_) => Ok(()),
+        }
+    }
+}
