@@ -60,9 +60,9 @@ async fn neighbours(process: &Process, later: &[&'static str]) -> Result<(Store,
             () = process.shutdown.cancelled() => return Err(asked_to_end()),
             checked = fit(&store) => checked,
         };
-        let (reason, refused) = match checked {
+        let reason = match checked {
             Ok(None) => break,
-            Ok(Some(missing)) => (missing.clone(), Some(missing)),
+            Ok(Some(missing)) => missing,
             // Postgres being away is waited for; a schema that does not fit is not.
             Err(error @ store::Error::Schema(_)) => return Err(error.into()),
             Err(error) => {
