@@ -109,6 +109,7 @@ FEATURES = {
                       "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
     "authorities": {"postgres": {"url": URLS["postgres"]["url"] + "?sslmode=verify-full", "ca": {"existingConfigMap": "ext-ca"}},
                     "redis": {"url": "rediss://redis.test:6380", "ca": {"existingSecret": "ext-ca"}}},
+    "authority-only": {"postgres": {"ca": {"existingSecret": "ext-ca"}}},
     "trial": {"trial": {"postgres": {"enabled": True, "persistence": {"enabled": True, "storageClassName": "fast"}}, "redis": {"enabled": True}},
               "postgres": {"url": ""}, "redis": {"url": ""}},
     "secrets": {"postgres": {"url": "", "existingSecret": "ext-postgres", "existingSecretKey": "dsn"},
@@ -118,7 +119,7 @@ FEATURES = {
 # Of these only one at a time.
 EXCLUDE = [
     {"jwt", "jwt-keys", "proxy"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
-    {"own-file-secret", "own-file-map", "own-file-csi"}, {"trial", "secrets", "authorities", "several-hosts", "passwords", "passwords-csi"},
+    {"own-file-secret", "own-file-map", "own-file-csi"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi"},
     {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
     {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "no-tests"},
     {"long-drain", "no-prestop"}, {"groups", "no-workers"}, {"policies", "no-policies"},
@@ -190,6 +191,7 @@ BAD = [
      ["config.postgres.pool_size: the chart sets it: use gateway.poolSize", "config.gateway.bind: the chart sets it", "cron.config.redis.url: the chart sets it"]),
     (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable in a ConfigMap']),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
+    (merged(URLS, {"redis": {"ca": {"existingSecret": "ext-ca"}}}), ["redis.ca: redis.url is not encrypted"]),
     # Typos.
     (merged(URLS, {"gateway": {"replica": 3}}), ["Additional property replica is not allowed"]),
     (merged(URLS, {"postgres2": {"url": "a"}}), ["Additional property postgres2 is not allowed"]),

@@ -14,6 +14,10 @@
 {{- $problems = append $problems "redis.url: Redis Cluster and Sentinel are not supported: name one address that leads to the primary" -}}
 {{- end -}}
 
+{{- if and .Values.redis.url (or .Values.redis.ca.existingSecret .Values.redis.ca.existingConfigMap) (not (hasPrefix "rediss://" .Values.redis.url)) -}}
+{{- $problems = append $problems "redis.ca: redis.url is not encrypted, so that nobody would be asked for a certificate: write rediss://…" -}}
+{{- end -}}
+
 {{/* Settings that the chart derives, and secrets that would be in a ConfigMap. */}}
 {{- $owned := dict
   "postgres.url" "use postgres.url or postgres.existingSecret"

@@ -9,6 +9,10 @@
 {{- $full := include "mcp-tasks.fullname" $root -}}
 {{- $out := dict "secret" "" "key" "" "bundled" false "url" $own.url -}}
 {{- if $own.url -}}
+{{- if and (eq $kind "postgres") (or $own.ca.existingSecret $own.ca.existingConfigMap) (hasPrefix "postgres" $own.url) (not (contains "sslmode=" $own.url)) -}}
+{{- /* Who names an authority wants it asked. */ -}}
+{{- $_ := set $out "url" (printf "%s%ssslmode=verify-full" $own.url (ternary "&" "?" (contains "?" $own.url))) -}}
+{{- end -}}
 {{- $_ := set $out "secret" (printf "%s-urls" $full) -}}
 {{- $_ := set $out "key" $kind -}}
 {{- else if $own.existingSecret -}}
