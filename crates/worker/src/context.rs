@@ -1,6 +1,8 @@
 //! What a tool sees of its task: steps, questions, progress, and the wish that it stop.
 
 mod ask;
+mod recall;
+mod reporter;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,9 @@ use crate::replay::{Limits, Replay, drift};
 use crate::step::{Step, StepInfo};
 use crate::trace;
 
+pub use self::recall::Recalled;
+pub use self::reporter::Reporter;
+
 /// Who runs what, for whom.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
@@ -46,8 +51,7 @@ pub struct Context {
     stop: CancellationToken,
     commands: Commands,
     replay: Replay,
-    status: watch::Sender<String>,
-    reports: u64,
+    reporter: Reporter,
 }
 
 /// Stands in the journal for the output of a step that acted and put out too much. No JSON, so
@@ -84,13 +88,12 @@ impl Context {
     ) -> Self {
         let replay = Replay::new(journal, about.limits);
         Self {
+            reporter: Reporter::new(Arc::clone(&backend), status),
             about,
             backend,
             commands: Commands::alone(stop.clone()),
             stop,
             replay,
-            status,
-            reports: 0,
         }
     }
 
@@ -158,21 +161,24 @@ impl Context {
     /// Written at most four times a second; the last word is never lost. Silent while finished
     /// steps are replayed.
     pub async fn progress(&mut self, message: impl Into<String>) {
-        self.reports += 1;
-        let report = Progress::new(self.reports).with_message(message);
-        self.report(report).await;
+        // What a replay says again was said before.
+        if !self.replay.is_behind() {
+            self.reporter.progress(message).await;
+        }
     }
 
     /// The same with numbers of the tool's own.
     pub async fn report(&mut self, progress: Progress) {
-        // What a replay says again was said before.
-        if self.replay.is_behind() {
-            return;
+        if !self.replay.is_behind() {
+            self.reporter.report(progress).await;
         }
-        if let Some(message) = &progress.message {
-            self.status.send_replace(message.clone());
-        }
-        self.backend.publish(&progress).await;
+    }
+
+    /// What says how the work goes from inside a step, where the context is not at hand. Acts
+    /// never happen in a replay, so whatever is said there is new.
+    #[must_use]
+    pub fn reporter(&self) -> Reporter {
+        self.reporter.clone()
     }
 
     /// Does something externally visible, once: asks for permission, journals that it began,
@@ -262,7 +268,9 @@ impl Context {
             Err(ToolError(Ending::Unknown(message))) if step.idempotent => {
                 return Err(ToolError::retryable(message));
             }
-            Err(ToolError(Ending::Unknown(_))) => return Err(ToolError::in_doubt(step.key)),
+            Err(ToolError(Ending::Unknown(message))) => {
+                return Err(ToolError::in_doubt_after(step.key, &message));
+            }
             Err(error) => {
                 let abandoned = self.backend.abandon_step(ticket).await;
                 abandoned.map_err(|e| unreachable(&e))?;

@@ -96,6 +96,16 @@ impl ToolError {
         )
     }
 
+    /// The same, with what is known of it.
+    pub(crate) fn in_doubt_after(step: &str, message: &str) -> Self {
+        Self::refused_with(
+            format!(
+                "step \"{step}\" started and its end is unknown: it may have taken effect ({message})"
+            ),
+            json!({ "reason": reason::STEP_IN_DOUBT, "step": step }),
+        )
+    }
+
     pub(crate) fn parked() -> Self {
         Self(Ending::Parked)
     }

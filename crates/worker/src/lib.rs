@@ -96,7 +96,7 @@ use std::time::Duration;
 
 pub use async_trait::async_trait;
 pub use config::Config;
-pub use context::{Context, pause};
+pub use context::{Context, Recalled, Reporter, pause};
 pub use error::ToolError;
 pub use protocol::input::InputRequest;
 pub use protocol::progress::Progress;

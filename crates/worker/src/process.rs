@@ -43,15 +43,21 @@ mod group;
 mod keeper;
 mod proc;
 mod supervisor;
+mod talk;
 
 pub use capture::Captured;
 pub use command::{Command, Error, Output};
 pub use commands::Commands;
 pub use supervisor::supervise_if_asked;
+pub use talk::Talk;
 
 /// The first arguments of a program that is asked to supervise. The second one changes with the
 /// frames, since a worker may run while its program is replaced.
-const ASKED: [&str; 2] = ["supervise", "--pipe=1"];
+const ASKED: [&str; 2] = ["supervise", "--pipe=2"];
+
+/// The same where the command's file descriptor 3 is to be what its standard output would be, and
+/// its standard output is to be reported.
+const ASKED_FD3: [&str; 2] = ["supervise", "--pipe=2,fd3"];
 
 /// The variable that marks whatever a command starts: the command's supervisor.
 const MARK: &str = "MCP_TASKS_SUPERVISOR";

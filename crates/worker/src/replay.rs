@@ -157,6 +157,28 @@ impl Replay {
         Ok(answers)
     }
 
+    /// Comes through everything that is finished, whatever it is.
+    pub(crate) fn recall(&mut self) -> Result<Vec<JournalEntry>, ToolError> {
+        let mut recalled = Vec::new();
+        while let Some(entries) = self.journal.get(&self.position).cloned() {
+            if entries.iter().any(|entry| !entry.done) {
+                break;
+            }
+            for entry in &entries {
+                self.take_key(entry.kind, &entry.key)?;
+            }
+            self.position += 1;
+            recalled.extend(entries);
+        }
+        Ok(recalled)
+    }
+
+    /// The step at which the run stands, if an earlier one began it.
+    pub(crate) fn begun(&self) -> Option<String> {
+        let entries = self.journal.get(&self.position)?;
+        entries.first().map(|entry| entry.key.clone())
+    }
+
     /// The tool has a result, so it must have come through all that its journal holds: an
     /// earlier run went another way.
     pub(crate) fn finish(&self) -> Result<(), ToolError> {

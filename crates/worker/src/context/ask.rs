@@ -93,7 +93,7 @@ impl Context {
             return Ok(Answers(answers));
         }
         // The last word before the silence.
-        let said = self.status.borrow().clone();
+        let said = self.reporter.said();
         if !said.is_empty() {
             self.backend
                 .status(&said)

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio_util::sync::CancellationToken;
 
 /// Which part is kept when there is more than may be kept.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,7 @@ pub(super) struct Capture {
     captured: Arc<Mutex<Captured>>,
     bytes_max: usize,
     keep: Keep,
+    full: CancellationToken,
 }
 
 impl Capture {
@@ -65,6 +67,21 @@ impl Capture {
             captured: Arc::default(),
             bytes_max,
             keep,
+            full: CancellationToken::new(),
+        }
+    }
+
+    /// Waits until there is more than may be kept.
+    pub(super) async fn full(&self) {
+        self.full.cancelled().await;
+    }
+
+    /// Takes what was read elsewhere.
+    pub(super) fn take(&self, bytes: &[u8]) {
+        let mut captured = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        captured.take(bytes, self.bytes_max, self.keep);
+        if captured.is_cut() {
+            self.full.cancel();
         }
     }
 
@@ -77,8 +94,7 @@ impl Capture {
         while let Ok(read) = from.read(&mut buffer).await
             && read > 0
         {
-            let mut captured = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
-            captured.take(&buffer[..read], self.bytes_max, self.keep);
+            self.take(&buffer[..read]);
         }
     }
 

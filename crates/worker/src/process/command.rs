@@ -7,13 +7,14 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::capture::Captured;
 use super::commands::Commands;
 use super::keeper::Keeper;
 use super::supervisor;
+use super::talk::{Ends, Talk};
 use crate::error::ToolError;
 
 /// Without another word: how much of each output is kept (bytes).
@@ -50,6 +51,12 @@ pub struct Command {
     pub(super) grace: Option<Duration>,
     pub(super) supervisor: Option<PathBuf>,
     pub(super) interruptible: bool,
+    pub(super) talk: Option<Ends>,
+    /// The conversation is not on standard output.
+    pub(super) fd3: bool,
+    pub(super) stop_on: CancellationToken,
+    pub(super) stop_when_full: bool,
+    pub(super) memory_bytes_max: Option<u64>,
 }
 
 /// What a command that ended left behind.
@@ -141,6 +148,11 @@ impl Command {
             grace: None,
             supervisor: None,
             interruptible: false,
+            talk: None,
+            fd3: false,
+            stop_on: CancellationToken::new(),
+            stop_when_full: false,
+            memory_bytes_max: None,
         }
     }
 
@@ -177,6 +189,42 @@ impl Command {
     /// it is none the worse for it.
     pub fn stdin(mut self, bytes: impl Into<Bytes>) -> Self {
         self.stdin = bytes.into();
+        self
+    }
+
+    /// To talk with it while it runs: its standard input is what is sent, and its standard output is
+    /// heard as it is written, with nothing of it left for [`Output::stdout`]. A command whose
+    /// output is not taken waits. A clone shares the conversation, which the first one to run has.
+    pub fn talk(mut self) -> (Self, Talk) {
+        let (to, input) = mpsc::channel(1);
+        let (output, from) = mpsc::channel(1);
+        self.talk = Some(Ends::new(input, output));
+        (self, Talk { to, from })
+    }
+
+    /// The same, but heard is what it writes to its file descriptor 3: its standard output is kept
+    /// as ever.
+    pub fn talk_on_fd3(mut self) -> (Self, Talk) {
+        self.fd3 = true;
+        self.talk()
+    }
+
+    /// Stops it, as a stop of its task would, when this is cancelled.
+    pub fn stop_on(mut self, stop: CancellationToken) -> Self {
+        self.stop_on = stop;
+        self
+    }
+
+    /// Kills it when it writes more to its standard output than is kept ([`Command::limits`]):
+    /// [`Error::Stopped`].
+    pub fn stop_when_full(mut self) -> Self {
+        self.stop_when_full = true;
+        self
+    }
+
+    /// Limits the address space of each of its processes (bytes; `RLIMIT_AS`).
+    pub fn memory(mut self, bytes_max: u64) -> Self {
+        self.memory_bytes_max = Some(bytes_max);
         self
     }
 

@@ -21,6 +21,8 @@ pub(super) enum Order {
     /// The command may live until then: `CLOCK_MONOTONIC` in microseconds. The first one starts
     /// it.
     Live { until_us: u64 },
+    /// Each process of the command may have so much address space. Before the first `Live`.
+    Memory { bytes: u64 },
     /// Ask all to end, and kill what is left after so many milliseconds.
     Terminate { grace_ms: u64 },
     /// Kill all now.
@@ -34,6 +36,8 @@ pub(super) enum Report {
     Ready { mark: String },
     /// The command runs.
     Started,
+    /// Part of its standard output, where the worker does not read that itself.
+    Output(Bytes),
     /// The command could not be started, or the supervisor not do its duty (`errno` 0).
     Refused { errno: i32, message: String },
     /// It ends, and has started nothing.
@@ -74,6 +78,7 @@ impl Frame for Order {
             Self::Input(_) => b'I',
             Self::InputEnd => b'E',
             Self::Live { .. } => b'L',
+            Self::Memory { .. } => b'M',
             Self::Terminate { .. } => b'T',
             Self::Kill => b'K',
         }
@@ -82,7 +87,9 @@ impl Frame for Order {
     fn body(&self) -> Bytes {
         match self {
             Self::Input(bytes) => bytes.clone(),
-            Self::Live { until_us: value } | Self::Terminate { grace_ms: value } => number(*value),
+            Self::Live { until_us: value }
+            | Self::Memory { bytes: value }
+            | Self::Terminate { grace_ms: value } => number(*value),
             Self::InputEnd | Self::Kill => Bytes::new(),
         }
     }
@@ -93,6 +100,9 @@ impl Frame for Order {
             b'E' => Self::InputEnd,
             b'L' => Self::Live {
                 until_us: body.try_get_u64().ok()?,
+            },
+            b'M' => Self::Memory {
+                bytes: body.try_get_u64().ok()?,
             },
             b'T' => Self::Terminate {
                 grace_ms: body.try_get_u64().ok()?,
@@ -108,6 +118,7 @@ impl Frame for Report {
         match self {
             Self::Ready { .. } => b'R',
             Self::Started => b'S',
+            Self::Output(_) => b'O',
             Self::Refused { .. } => b'N',
             Self::Idle => b'0',
             Self::Gone { .. } => b'G',
@@ -117,6 +128,7 @@ impl Frame for Report {
     fn body(&self) -> Bytes {
         match self {
             Self::Ready { mark } => Bytes::from(mark.clone()),
+            Self::Output(bytes) => bytes.clone(),
             Self::Started | Self::Idle => Bytes::new(),
             Self::Refused { errno, message } => {
                 let mut body = BytesMut::new();
@@ -141,6 +153,7 @@ impl Frame for Report {
         Some(match kind {
             b'R' => Self::Ready { mark: text(&body) },
             b'S' => Self::Started,
+            b'O' => Self::Output(body),
             b'N' => Self::Refused {
                 errno: body.try_get_i32().ok()?,
                 message: text(&body),
@@ -212,6 +225,7 @@ mod tests {
             Order::Input(Bytes::from_static(b"some input")),
             Order::InputEnd,
             Order::Live { until_us: u64::MAX },
+            Order::Memory { bytes: 1 << 30 },
             Order::Terminate { grace_ms: 5 },
             Order::Kill,
         ];
@@ -239,6 +253,7 @@ mod tests {
                 mark: "m".to_owned(),
             },
             Report::Started,
+            Report::Output(Bytes::from_static(b"some output")),
             Report::Refused {
                 errno: 2,
                 message: "no such file".to_owned(),

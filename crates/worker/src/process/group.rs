@@ -35,7 +35,8 @@ impl Group {
     pub(super) fn start(
         command: Vec<OsString>,
         mark: &str,
-        input: Receiver<Bytes>,
+        (input, output): (Receiver<Bytes>, Option<PipeWriter>),
+        memory_bytes_max: Option<u64>,
     ) -> io::Result<Self> {
         let mut words = command.into_iter();
         let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
@@ -44,14 +45,26 @@ impl Group {
         std::thread::Builder::new()
             .name("input".to_owned())
             .spawn(move || write(writer, &input))?;
-        let child = std::process::Command::new(program)
+        let mut command = std::process::Command::new(program);
+        command
             .args(words)
             .env(MARK, mark)
             .stdin(stdin)
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        if let Some(output) = output {
+            command.stdout(output);
+        }
+        let mut child = command.spawn()?;
+        let number = i32::try_from(child.id()).expect("numbers of processes are i32");
+        if let Some(bytes) = memory_bytes_max
+            && let Err(error) = limit_memory(number, bytes)
+        {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
+        }
         Ok(Self {
-            leader: Pid::from_raw(i32::try_from(child.id()).expect("numbers of processes are i32")),
+            leader: Pid::from_raw(number),
             asked: Vec::new(),
         })
     }
@@ -119,6 +132,21 @@ impl Group {
             }
             tokio::time::sleep(LOOK).await;
         }
+    }
+}
+
+/// Set from outside, at once after the start: within this process the limit would be its own as
+/// well. What the command starts inherits it.
+fn limit_memory(pid: i32, bytes_max: u64) -> io::Result<()> {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let limit = Rlimit {
+        current: Some(bytes_max),
+        maximum: Some(bytes_max),
+    };
+    match prlimit(Pid::from_raw(pid), Resource::As, limit) {
+        // It has ended already.
+        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

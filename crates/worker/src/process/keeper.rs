@@ -13,13 +13,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::capture::{Capture, Keep};
 use super::command::{Command, Error, Output};
 use super::commands::Commands;
 use super::frames::{Frame, Frames, How, Order, Report};
-use super::{ASKED, monotonic_us, proc};
+use super::talk::{Ends, hand_on};
+use super::{ASKED, ASKED_FD3, monotonic_us, proc};
 
 /// How often the supervisor is told until when its command may live.
 const BEAT: Duration = Duration::from_millis(200);
@@ -91,11 +93,19 @@ impl Keeper {
         let stdout = Capture::new(self.command.stdout_bytes_max, Keep::First);
         let stderr = Capture::new(self.command.stderr_bytes_max, Keep::Last);
         let (out, err) = (supervisor.stdout.take(), supervisor.stderr.take());
-        let reading = async { tokio::join!(stdout.read(out), stderr.read(err)) };
+        let (said, output) = self.command.talk.as_ref().and_then(Ends::take).unzip();
+        let input = Input::new(self.command.stdin.clone(), said);
+        let reading_out = async {
+            match output {
+                Some(output) => hand_on(out, output).await,
+                None => stdout.read(out).await,
+            }
+        };
+        let reading = async { tokio::join!(reading_out, stderr.read(err)) };
         tokio::pin!(reading);
         let mut course = Course::default();
         let (mut read, end) = {
-            let talking = self.talk((from, to), &mut course);
+            let talking = self.talk((from, to), (input, &stdout), &mut course);
             tokio::pin!(talking);
             tokio::select! {
                 biased;
@@ -143,7 +153,7 @@ impl Keeper {
     fn start(&self, pipe: std::os::unix::net::UnixStream) -> io::Result<Child> {
         let mut command = std::process::Command::new(&self.supervisor);
         command
-            .args(ASKED)
+            .args(if self.command.fd3 { ASKED_FD3 } else { ASKED })
             .arg(&self.command.program)
             .args(&self.command.args)
             .env_clear()
@@ -162,11 +172,11 @@ impl Keeper {
     async fn talk(
         &self,
         (mut from, mut to): (OwnedReadHalf, OwnedWriteHalf),
+        (mut input, stdout): (Input, &Capture),
         course: &mut Course,
     ) -> End {
         let mut frames = Frames::default();
         let mut outgoing = BytesMut::new();
-        let mut input = Some(self.command.stdin.clone());
         let began = Instant::now();
         let mut beat = tokio::time::interval(BEAT);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -177,22 +187,26 @@ impl Keeper {
                     Ok(Some(Report::Ready { mark })) => {
                         course.mark = Some(mark);
                         beat.reset_immediately();
+                        if let Some(bytes) = self.command.memory_bytes_max {
+                            Order::Memory { bytes }.encode(&mut outgoing);
+                        }
                     }
                     Ok(Some(Report::Started)) => course.started = true,
                     Ok(Some(Report::Refused { errno, message })) => {
                         return End::Refused(self.refused(errno, message));
                     }
                     Ok(Some(Report::Idle)) => return End::Idle,
+                    Ok(Some(Report::Output(bytes))) => stdout.take(&bytes),
                     Ok(Some(Report::Gone { status, how })) => {
                         return End::Gone(ExitStatus::from_raw(status), how);
                     }
                     Ok(None) | Err(_) => return End::Silent,
                 },
-                () = self.must_be_gone(), if course.told_to_kill.is_none() => {
+                () = self.must_be_gone(stdout), if course.told_to_kill.is_none() => {
                     course.told_to_kill = Some(Instant::now());
                     Order::Kill.encode(&mut outgoing);
                 }
-                () = self.commands.stop().cancelled(), if !course.is_told() => {
+                () = self.must_stop(), if !course.is_told() => {
                     course.asked_to_end = true;
                     let grace = self.command.grace.unwrap_or_else(|| self.commands.grace());
                     let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
@@ -214,16 +228,25 @@ impl Keeper {
                         Order::Live { until_us: until }.encode(&mut outgoing);
                     }
                 }
-                () = std::future::ready(()), if course.started && outgoing.is_empty() && input.is_some() => {
-                    next_piece(&mut input).encode(&mut outgoing);
+                piece = input.next(), if course.started && outgoing.is_empty() && !input.is_over => {
+                    piece.encode(&mut outgoing);
                 }
             }
         }
     }
 
-    /// The attempt is over, or nobody waits for the outcome.
-    async fn must_be_gone(&self) {
+    /// The task is stopped, or the tool has enough of it.
+    async fn must_stop(&self) {
         tokio::select! {
+            () = self.commands.stop().cancelled() => {}
+            () = self.command.stop_on.cancelled() => {}
+        }
+    }
+
+    /// The attempt is over, or nobody waits for the outcome, or there is too much of it.
+    async fn must_be_gone(&self, stdout: &Capture) {
+        tokio::select! {
+            () = stdout.full(), if self.command.stop_when_full => {}
             () = self.dropped.cancelled() => {}
             () = self.commands.over().cancelled() => {}
         }
@@ -293,13 +316,36 @@ async fn reap(mut supervisor: Child) {
     }
 }
 
-/// The next part of the input, or its end.
-fn next_piece(input: &mut Option<Bytes>) -> Order {
-    match input {
-        Some(rest) if !rest.is_empty() => Order::Input(rest.split_to(rest.len().min(PIECE_BYTES))),
-        _ => {
-            *input = None;
-            Order::InputEnd
+/// What a command reads.
+struct Input {
+    rest: Bytes,
+    /// More of it is said while the command runs.
+    said: Option<mpsc::Receiver<Bytes>>,
+    is_over: bool,
+}
+
+impl Input {
+    fn new(known: Bytes, said: Option<mpsc::Receiver<Bytes>>) -> Self {
+        Self {
+            rest: known,
+            said,
+            is_over: false,
         }
+    }
+
+    /// The next part of the input, or its end. Dropped before it is ready, it has lost nothing.
+    async fn next(&mut self) -> Order {
+        while self.rest.is_empty() {
+            let more = match &mut self.said {
+                Some(said) => said.recv().await,
+                None => None,
+            };
+            let Some(more) = more else {
+                self.is_over = true;
+                return Order::InputEnd;
+            };
+            self.rest = more;
+        }
+        Order::Input(self.rest.split_to(self.rest.len().min(PIECE_BYTES)))
     }
 }

@@ -4,8 +4,8 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
@@ -14,15 +14,21 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::AsyncWriteExt;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::frames::{Frame, Frames, How, Order, Report};
 use super::group::{Group, LOOK};
-use super::{ASKED, monotonic_us, proc};
+use super::{ASKED, ASKED_FD3, monotonic_us, proc};
 
+/// The file descriptor of conversations.
+const FD3: i32 = 3;
+/// Output is reported in pieces, so that orders can come in between.
+const PIECE_BYTES: usize = 64 * 1024;
+/// For so long a worker is told what a command that is gone has left.
+const REST_WITHIN: Duration = Duration::from_secs(3);
 /// Who has no deadline has this one.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Signals that are meant for the worker: a supervisor ends when its worker says so, or is gone.
@@ -62,10 +68,10 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
     // Called twice does no harm.
     let _ = CAN_SUPERVISE.set(());
     let mut arguments = std::env::args_os().skip(1);
-    let asked = ASKED
-        .iter()
-        .all(|word| arguments.next().is_some_and(|given| given == *word));
-    asked.then(|| match supervise(arguments.collect()) {
+    let given: Vec<OsString> = arguments.by_ref().take(ASKED.len()).collect();
+    let fd3 = given == ASKED_FD3;
+    let asked = fd3 || given == ASKED;
+    asked.then(|| match supervise(arguments.collect(), fd3) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Seen when it was started by hand: a worker keeps nothing of it.
@@ -76,7 +82,8 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
 }
 
 /// The worker's end of it is the standard input, and must be nobody else's.
-fn supervise(command: Vec<OsString>) -> io::Result<()> {
+fn supervise(command: Vec<OsString>, fd3: bool) -> io::Result<()> {
+    let output = if fd3 { Some(Redirected::new()?) } else { None };
     let pipe = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     pipe.peer_addr()?;
     pipe.set_nonblocking(true)?;
@@ -95,7 +102,7 @@ fn supervise(command: Vec<OsString>) -> io::Result<()> {
             to,
             frames: Frames::default(),
         };
-        let served = serve(&mut worker, command, null).await;
+        let served = serve(&mut worker, (command, output), null).await;
         let last = match served {
             Ok(last) => last,
             Err(error) => Report::Refused {
@@ -124,10 +131,14 @@ impl Line {
     }
 
     async fn hear(&mut self) -> Order {
-        match self.frames.next(&mut self.from).await {
-            Ok(Some(order)) => order,
-            Ok(None) | Err(_) => Order::Kill,
-        }
+        hear(&mut self.frames, &mut self.from).await
+    }
+}
+
+async fn hear(frames: &mut Frames, from: &mut OwnedReadHalf) -> Order {
+    match frames.next(from).await {
+        Ok(Some(order)) => order,
+        Ok(None) | Err(_) => Order::Kill,
     }
 }
 
@@ -152,7 +163,11 @@ fn settle_in() -> io::Result<String> {
 
 /// From start to end; what comes out is the last word to the worker. An error says that nothing
 /// was started.
-async fn serve(worker: &mut Line, command: Vec<OsString>, null: File) -> io::Result<Report> {
+async fn serve(
+    worker: &mut Line,
+    (command, redirected): (Vec<OsString>, Option<Redirected>),
+    null: File,
+) -> io::Result<Report> {
     // Hearing them is enough: they end nothing any more.
     let _deaf = DEAF_TO
         .map(signal)
@@ -163,9 +178,11 @@ async fn serve(worker: &mut Line, command: Vec<OsString>, null: File) -> io::Res
     worker.say(&Report::Ready { mark: mark.clone() }).await?;
     let (input, rest) = channel();
     let mut input = Some(input);
+    let mut memory_bytes_max = None;
     let lease_end = loop {
         match worker.hear().await {
             Order::Live { until_us } => break deadline(until_us)?,
+            Order::Memory { bytes } => memory_bytes_max = Some(bytes),
             Order::Input(bytes) => feed(&mut input, Some(bytes)),
             Order::InputEnd => feed(&mut input, None),
             Order::Terminate { .. } | Order::Kill => return Ok(Report::Idle),
@@ -174,23 +191,40 @@ async fn serve(worker: &mut Line, command: Vec<OsString>, null: File) -> io::Res
     if lease_end <= Instant::now() {
         return Ok(Report::Idle);
     }
-    let mut group = Group::start(command, &mark, rest)?;
+    let (output, theirs, fd3) = match redirected {
+        Some(Redirected { ours, theirs, fd3 }) => {
+            let ours = pipe::Receiver::from_owned_fd(ours.into())?;
+            (Some(ours), Some(theirs), Some(fd3))
+        }
+        None => (None, None, None),
+    };
+    let mut group = Group::start(command, &mark, (rest, theirs), memory_bytes_max)?;
+    // The command has its own now.
+    drop(fd3);
     let watch = Watch {
         input,
+        output,
+        said: BytesMut::new(),
         ends,
         lease_end,
         grace_end: None,
     };
     // Whatever goes wrong from here on: nothing of it is left behind.
+    let mut watch = watch;
     let watched = watch.until_over(worker, &mut group, null).await;
     let status = group.kill().await.into_raw();
     let how = watched.unwrap_or(How::Stopped);
+    watch.rest(worker).await;
     Ok(Report::Gone { status, how })
 }
 
 /// What a running command is watched for.
 struct Watch {
     input: Option<Sender<Bytes>>,
+    /// Its standard output, where it is to be reported.
+    output: Option<pipe::Receiver>,
+    /// What is to be told of it. The worker may be slow to hear it, and must be obeyed meanwhile.
+    said: BytesMut,
     ends: tokio::signal::unix::Signal,
     lease_end: Instant,
     grace_end: Option<Instant>,
@@ -199,7 +233,7 @@ struct Watch {
 impl Watch {
     /// Returns when the command has ended, or must.
     async fn until_over(
-        mut self,
+        &mut self,
         worker: &mut Line,
         group: &mut Group,
         null: File,
@@ -215,10 +249,12 @@ impl Watch {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(kill_at) => return Ok(How::Stopped),
-                order = worker.hear() => match order {
+                order = hear(&mut worker.frames, &mut worker.from) => match order {
                     Order::Live { until_us } => self.lease_end = deadline(until_us)?,
                     Order::Input(bytes) => feed(&mut self.input, Some(bytes)),
                     Order::InputEnd => feed(&mut self.input, None),
+                    // Too late: it runs.
+                    Order::Memory { .. } => {}
                     Order::Terminate { grace_ms } => {
                         let end = Instant::now() + Duration::from_millis(grace_ms);
                         self.grace_end = Some(self.grace_end.map_or(end, |earlier| earlier.min(end)));
@@ -226,6 +262,12 @@ impl Watch {
                     Order::Kill => return Ok(How::Stopped),
                 },
                 _ = self.ends.recv() => {}
+                told = worker.to.write_buf(&mut self.said), if !self.said.is_empty() => {
+                    told?;
+                }
+                read = read(&mut self.output), if self.output.is_some() && self.said.is_empty() => {
+                    self.hear(read);
+                }
                 // Who leaves the group while all are asked to end is asked too.
                 () = tokio::time::sleep(LOOK), if self.grace_end.is_some() => {}
             }
@@ -241,6 +283,66 @@ impl Watch {
                 _ => {}
             }
         }
+    }
+}
+
+impl Watch {
+    /// A part of the output, or its end.
+    fn hear(&mut self, read: Option<Bytes>) {
+        match read {
+            Some(bytes) => Report::Output(bytes).encode(&mut self.said),
+            None => self.output = None,
+        }
+    }
+
+    /// What is still in the pipe of a command that is gone.
+    async fn rest(&mut self, worker: &mut Line) {
+        let telling = async {
+            loop {
+                while !self.said.is_empty() {
+                    worker.to.write_buf(&mut self.said).await?;
+                }
+                if self.output.is_none() {
+                    return io::Result::Ok(());
+                }
+                let read = read(&mut self.output).await;
+                self.hear(read);
+            }
+        };
+        // A worker that is gone, or does not listen, needs none of it.
+        let _ = tokio::time::timeout(REST_WITHIN, telling).await;
+    }
+}
+
+/// The next part of what a command writes; `None` at its end. Dropped before, it has lost nothing.
+async fn read(output: &mut Option<pipe::Receiver>) -> Option<Bytes> {
+    let mut bytes = BytesMut::with_capacity(PIECE_BYTES);
+    let read = output.as_mut()?.read_buf(&mut bytes).await;
+    read.is_ok_and(|read| read > 0).then(|| bytes.freeze())
+}
+
+/// Where a command's outputs go when the conversation is on its file descriptor 3.
+struct Redirected {
+    /// Its standard output, to be reported.
+    ours: PipeReader,
+    theirs: PipeWriter,
+    /// What this process has as its standard output, which leads to the worker: under the number
+    /// that the command inherits.
+    fd3: OwnedFd,
+}
+
+impl Redirected {
+    /// Before anything else is opened.
+    fn new() -> io::Result<Self> {
+        // Somebody may have left his own there; nothing of ours is there yet.
+        let _ = nix::unistd::close(FD3);
+        let mut fd3 = OwnedFd::from(File::open("/dev/null")?);
+        if fd3.as_raw_fd() != FD3 {
+            return Err(io::Error::other("file descriptor 3 is not to be had"));
+        }
+        nix::unistd::dup2(io::stdout(), &mut fd3)?;
+        let (ours, theirs) = io::pipe()?;
+        Ok(Self { ours, theirs, fd3 })
     }
 }
 

@@ -194,7 +194,7 @@ pub async fn started_by_hand_it_says_what_it_is() {
     for stdin in [Stdio::null(), Stdio::piped()] {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         let output = command
-            .args(["supervise", "--pipe=1", "touch", "/no/where"])
+            .args(["supervise", "--pipe=2", "touch", "/no/where"])
             .stdin(stdin)
             .output()
             .unwrap();
