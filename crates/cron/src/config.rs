@@ -44,6 +44,18 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub version_wait: Duration,
+    /// A version of a tool is taken off the list when no worker has served it for this long. A tool
+    /// without any other is then not listed, calls of it are refused, and whoever listens is told;
+    /// tasks under way go on, and it is back as soon as a worker serves it. Counted anew when cron
+    /// starts or has lost Postgres. At least three times `worker.publish_interval`.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub tool_wait: Duration,
+    /// What operators did is forgotten after this; not while a task is there that they did it to. At
+    /// least a day.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub audit_keep: Duration,
     /// A Redis consumer idle for this long, with nothing pending, is forgotten.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -63,6 +75,8 @@ impl Default for Config {
             gauges_interval: Duration::from_secs(10),
             tombstone_keep: Duration::from_secs(7 * 24 * 3600),
             version_wait: Duration::from_secs(3600),
+            tool_wait: Duration::from_secs(600),
+            audit_keep: Duration::from_secs(90 * 24 * 3600),
             consumer_idle: Duration::from_secs(3600),
             batch: 500,
         }
@@ -87,11 +101,21 @@ impl Config {
                 problems.push(format!("cron.{name}: {value:?} is below 100ms"));
             }
         }
-        if self.version_wait < publish_interval * 3 {
+        for (name, value) in [
+            ("version_wait", self.version_wait),
+            ("tool_wait", self.tool_wait),
+        ] {
+            if value < publish_interval * 3 {
+                problems.push(format!(
+                    "cron.{name}: {value:?} is below three times worker.publish_interval \
+                     ({publish_interval:?}): versions would count as gone while they are served"
+                ));
+            }
+        }
+        if self.audit_keep < Duration::from_secs(24 * 3600) {
             problems.push(format!(
-                "cron.version_wait: {:?} is below three times worker.publish_interval \
-                 ({publish_interval:?}): versions would count as gone while they are served",
-                self.version_wait
+                "cron.audit_keep: {:?} is below 1day: nobody could look at it in time",
+                self.audit_keep
             ));
         }
         if self.batch == 0 || self.batch > 10_000 {
@@ -125,14 +149,22 @@ mod tests {
         let config = Config {
             reconcile_interval: Duration::ZERO,
             version_wait: PUBLISH * 2,
+            tool_wait: PUBLISH * 2,
+            audit_keep: Duration::from_secs(3600),
             batch: 0,
             ..Config::default()
         };
         let problems = config.validate(PUBLISH);
-        for field in ["reconcile_interval", "version_wait", "batch"] {
+        for field in [
+            "reconcile_interval",
+            "version_wait",
+            "tool_wait",
+            "audit_keep",
+            "batch",
+        ] {
             let named = |problem: &String| problem.starts_with(&format!("cron.{field}:"));
             assert!(problems.iter().any(named), "{field}: {problems:?}");
         }
-        assert_eq!(problems.len(), 3);
+        assert_eq!(problems.len(), 5);
     }
 }

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use protocol::TaskId;
 use queue::Queue;
-use store::Store;
+use store::{Broken, Store};
 use telemetry::{Health, Registry};
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +43,9 @@ pub(crate) struct Parts {
     pub(crate) watching_since: Instant,
 }
 
+/// So many tasks that were left out are told of in one message.
+const BROKEN_TOLD: usize = 5;
+
 /// Why a sweep did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -57,8 +61,19 @@ pub enum Error {
         known: String,
     },
     /// Only a process that stays can do this.
-    #[error("the sweep {0} needs a cron process that stays: it looks on over time")]
+    #[error("the sweep {0} needs a cron process that stays: it tells what it sees on its /metrics")]
     Lasting(&'static str),
+    /// Everything was done but for these tasks, whose rows Postgres refuses to change, or that cannot
+    /// be read. An operator must look.
+    #[error("{} left out: {}", .0.len(), told(.0))]
+    Broken(Vec<(TaskId, String)>),
+}
+
+/// Some of the tasks that were left out, and why.
+fn told(broken: &[(TaskId, String)]) -> String {
+    let some = broken.iter().take(BROKEN_TOLD);
+    let some: Vec<String> = some.map(|(id, why)| format!("{id}: {why}")).collect();
+    some.join("; ")
 }
 
 /// How many rows a sweep moved.
@@ -121,6 +136,23 @@ impl Cron {
     }
 }
 
+/// Runs a sweep, which leaves out what is broken, does the rest, and then says so: `Ok` = how many rows
+/// it moved, `Err` also if some were left out.
+pub(crate) async fn sweep(parts: &Parts, sweep: &Sweep) -> (u64, Result<(), Error>) {
+    let broken = Broken::default();
+    let parts = Parts {
+        store: parts.store.leaving_out(&broken),
+        ..parts.clone()
+    };
+    match (sweep.run)(parts).await {
+        Err(error) => (0, Err(error)),
+        Ok(moved) => match broken.rows() {
+            rows if rows.is_empty() => (moved, Ok(())),
+            rows => (moved, Err(Error::Broken(rows))),
+        },
+    }
+}
+
 fn table(config: &Config) -> Vec<Sweep> {
     let sweep = |name, interval, run| Sweep {
         name,
@@ -143,8 +175,11 @@ fn table(config: &Config) -> Vec<Sweep> {
         sweep("stopped", config.deadline_interval, |p| {
             Box::pin(sweeps::stopped::run(p))
         }),
-        sweep("versions", config.purge_interval, |p| {
+        sweep(sweeps::versions::NAME, config.purge_interval, |p| {
             Box::pin(sweeps::versions::run(p))
+        }),
+        sweep(sweeps::catalogue::NAME, config.purge_interval, |p| {
+            Box::pin(sweeps::catalogue::run(p))
         }),
         sweep("alerts", config.alerts_interval, |p| {
             Box::pin(alerts::raise(p))

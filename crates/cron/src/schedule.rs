@@ -20,6 +20,8 @@ const OVERDUE_MIN: Duration = Duration::from_secs(15);
 const LOOP_AGE_MAX: Duration = Duration::from_secs(30);
 /// Between two signs of life of it.
 const TURN: Duration = Duration::from_secs(1);
+/// What readiness says of a sweep then.
+const OVERDUE: &str = "has not succeeded for three intervals";
 /// How long it may take to say that this process leads no more.
 const RESIGN: Duration = Duration::from_secs(1);
 /// How long a batch under way may take once the process shall end; any can be left half way.
@@ -60,17 +62,37 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
             () = parts.shutdown.cancelled() => return resign(&parts, sweep, holder).await,
             _ = ticks.tick() => {}
         }
+        let late = async {
+            let due = last_success + overdue;
+            tokio::time::sleep_until(due.into()).await;
+            check.not_ready(OVERDUE);
+            std::future::pending::<()>().await;
+        };
         let swept = tokio::select! {
             swept = once(&parts, sweep, holder) => swept,
             () = overtime(&parts) => return resign(&parts, sweep, holder).await,
+            () = late => unreachable!("it only tells"),
         };
         match swept {
-            Ok(()) => {
+            Ok(Turn::Swept) => {
                 last_success = Instant::now();
                 check.ready();
             }
+            // Whoever leads may be failing, and every replica says so.
+            Ok(Turn::Elsewhere(success)) => {
+                let then = success.and_then(|ago| Instant::now().checked_sub(ago));
+                last_success = then.map_or(last_success, |then| then.max(last_success));
+                if last_success.elapsed() > overdue {
+                    check.not_ready(OVERDUE);
+                } else {
+                    check.ready();
+                }
+            }
             Err(error) => {
-                parts.watching_since = Instant::now();
+                // Rows that are broken are no break in looking on.
+                if !matches!(error, crate::Error::Broken(_)) {
+                    parts.watching_since = Instant::now();
+                }
                 parts
                     .metrics
                     .failures
@@ -78,7 +100,7 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
                     .inc();
                 tracing::warn!(sweep = sweep.name, error = ?error, "sweep failed");
                 if last_success.elapsed() > overdue {
-                    check.not_ready("has not succeeded for three intervals");
+                    check.not_ready(OVERDUE);
                 }
             }
         }
@@ -91,21 +113,23 @@ async fn overtime(parts: &Parts) {
     tokio::time::sleep(LAST_BATCH).await;
 }
 
-async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::Error> {
+async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<Turn, crate::Error> {
     let lease = LEASE_MIN.max(sweep.interval * 2);
     if !lead(parts, sweep, (holder, lease)).await? {
-        return Ok(());
+        return elsewhere(parts, sweep).await;
     }
     let started = Instant::now();
     let span = trace::sweep(sweep.name);
-    let running = (sweep.run)(parts.clone()).instrument(span.clone());
-    let swept = tokio::select! {
+    let running = crate::sweep(parts, sweep).instrument(span.clone());
+    let (moved, ended) = tokio::select! {
         swept = running => swept,
         // What is under way is left half way: another replica does it again.
-        replaced = lead_on(parts, sweep, (holder, lease)) => return replaced,
+        replaced = lead_on(parts, sweep, (holder, lease)) => {
+            replaced?;
+            return elsewhere(parts, sweep).await;
+        }
     };
-    trace::swept(&span, &swept);
-    let swept = swept?;
+    trace::swept(&span, ended.as_ref().map(|()| moved));
     parts
         .metrics
         .seconds
@@ -115,13 +139,27 @@ async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<(), crate::E
         .metrics
         .swept
         .with_label_values(&[sweep.name])
-        .inc_by(swept);
-    if swept > 0 {
-        tracing::info!(sweep = sweep.name, rows = swept, "swept");
+        .inc_by(moved);
+    if moved > 0 {
+        tracing::info!(sweep = sweep.name, rows = moved, "swept");
     }
+    ended?;
     parts.store.swept(sweep.name, holder).await?;
     parts.metrics.succeeded(sweep.name);
-    Ok(())
+    Ok(Turn::Swept)
+}
+
+/// What came of one turn.
+enum Turn {
+    /// It ended well here.
+    Swept,
+    /// Another replica leads; so long ago it last ended well, wherever.
+    Elsewhere(Option<Duration>),
+}
+
+async fn elsewhere(parts: &Parts, sweep: &Sweep) -> Result<Turn, crate::Error> {
+    let success = parts.store.sweep_success(sweep.name).await?;
+    Ok(Turn::Elsewhere(success))
 }
 
 /// Leads a sweep from now on, unless another replica does. From when it asked, this process counts by

@@ -5,8 +5,6 @@ use telemetry::TraceContext;
 use telemetry::traces::{self, DETAIL, LOOP};
 use tracing::Span;
 
-use crate::Swept;
-
 /// The span of one run of a sweep, a root.
 pub(crate) fn sweep(name: &'static str) -> Span {
     let full = format!("sweep {name}");
@@ -14,11 +12,11 @@ pub(crate) fn sweep(name: &'static str) -> Span {
 }
 
 /// The sweep has ended.
-pub(crate) fn swept(span: &Span, swept: &Swept) {
+pub(crate) fn swept(span: &Span, swept: Result<u64, &crate::Error>) {
     match swept {
         Ok(0) => traces::idle(span),
         Ok(rows) => {
-            let rows = i64::try_from(*rows).unwrap_or(i64::MAX);
+            let rows = i64::try_from(rows).unwrap_or(i64::MAX);
             traces::attribute(span, "sweep.rows", rows);
         }
         Err(_) => traces::failed(span, "store"),

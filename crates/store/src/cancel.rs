@@ -236,7 +236,13 @@ impl Store {
     /// When Postgres could not be asked; repeating is safe.
     pub async fn settle_stopped(&self, ids: &[TaskId]) -> Result<Vec<Settled>, Error> {
         let unclaimed: Vec<_> = ids.iter().map(|id| (*id, None, None)).collect();
-        self.settle(&unclaimed).await
+        match self.settle(&unclaimed).await {
+            Err(error) => {
+                let act = async |id| self.settle(&[(id, None, None)]).await;
+                self.each(error, ids, act).await
+            }
+            settled => settled,
+        }
     }
 
     fn count(&self, task: &Settled) {

@@ -84,6 +84,7 @@ impl Store {
         with_connection!(self, "create", |connection| {
             let insert = connection.prepare_cached(sql!("create")).await?;
             let found = connection.prepare_cached(sql!("existing")).await?;
+            let mut missed = false;
             loop {
                 let created = connection
                     .query_opt(
@@ -142,8 +143,19 @@ impl Store {
                         &[&principal.issuer, &principal.subject, &new.tool, &key],
                     )
                     .await?;
-                // Nothing: the key was purged between the two statements, so it is free now.
-                let Some(existing) = existing else { continue };
+                let Some(existing) = existing else {
+                    // The key was purged between the two statements, so it is free now; if it is
+                    // not, it is an orphan.
+                    if missed {
+                        let orphan = connection.prepare_cached(sql!("forget_orphan")).await?;
+                        let key = (&principal.issuer, &principal.subject, &new.tool, &key);
+                        connection
+                            .execute(&orphan, &[key.0, key.1, key.2, key.3])
+                            .await?;
+                    }
+                    missed = true;
+                    continue;
+                };
                 let task = row::task(&existing)?;
                 if task.id == new.id {
                     return Ok(Created::New(task));

@@ -130,10 +130,45 @@ impl From<tokio_postgres::Error> for Fault {
         if transient {
             Self::Transient(Box::new(error))
         } else {
-            Self::Final(Error::Bug(Box::new(error)))
+            Self::Final(Error::Bug(Box::new(Complaint::of(&error))))
         }
     }
 }
+
+/// Why Postgres refused a statement, without the row: its detail would show arguments and results.
+#[derive(Debug)]
+struct Complaint {
+    code: String,
+    message: String,
+    about: Option<String>,
+}
+
+impl Complaint {
+    fn of(error: &tokio_postgres::Error) -> Self {
+        let told = error.as_db_error();
+        Self {
+            code: error.code().map_or("", SqlState::code).to_owned(),
+            message: told.map_or_else(|| error.to_string(), |told| told.message().to_owned()),
+            about: told.and_then(|told| {
+                let what = [told.table(), told.column(), told.constraint()];
+                let what: Vec<&str> = what.into_iter().flatten().collect();
+                (!what.is_empty()).then(|| what.join("."))
+            }),
+        }
+    }
+}
+
+impl std::fmt::Display for Complaint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({}", self.message, self.code)?;
+        if let Some(about) = &self.about {
+            write!(f, ", {about}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::error::Error for Complaint {}
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
     let mut source = std::error::Error::source(error);

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use protocol::TaskId;
+use tokio_postgres::Row;
+use uuid::Uuid;
 
 use crate::claim::millis;
 use crate::config::ms;
@@ -30,9 +32,21 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
     pub async fn expire(&self, limit: i64) -> Result<Vec<Expired>, Error> {
+        match self.expire_due(limit, None).await {
+            Err(error) => {
+                let find = |tried| self.expiring(limit, tried);
+                let act = |id| self.expire_due(1, Some(id));
+                self.one_by_one(error, limit, find, act).await
+            }
+            expired => expired,
+        }
+    }
+
+    async fn expire_due(&self, limit: i64, only: Option<TaskId>) -> Result<Vec<Expired>, Error> {
+        let only = only.map(|id| *id.as_uuid());
         with_connection!(self, "expire", |connection| {
             let statement = connection.prepare_cached(sql!("expire")).await?;
-            let rows = connection.query(&statement, &[&limit]).await?;
+            let rows = connection.query(&statement, &[&limit, &only]).await?;
             for row in &rows {
                 self.metrics.expired(row.get("status"));
             }
@@ -49,18 +63,44 @@ impl Store {
         })
     }
 
+    async fn expiring(&self, limit: i64, tried: Vec<Uuid>) -> Result<Vec<TaskId>, Error> {
+        with_connection!(self, "expiring", |connection| {
+            let statement = connection.prepare_cached(sql!("expiring")).await?;
+            Ok(ids(&connection
+                .query(&statement, &[&limit, &tried])
+                .await?))
+        })
+    }
+
     /// Tells live tasks to stop that nobody has an id of and nobody waits for.
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
     pub async fn end_holds(&self, limit: i64) -> Result<Vec<TaskId>, Error> {
+        match self.end_due_holds(limit, None).await {
+            Err(error) => {
+                let find = |tried| self.unheld(limit, tried);
+                let act = |id| self.end_due_holds(1, Some(id));
+                self.one_by_one(error, limit, find, act).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn end_due_holds(&self, limit: i64, only: Option<TaskId>) -> Result<Vec<TaskId>, Error> {
+        let only = only.map(|id| *id.as_uuid());
         with_connection!(self, "end_holds", |connection| {
             let statement = connection.prepare_cached(sql!("end_holds")).await?;
-            let rows = connection.query(&statement, &[&limit]).await?;
-            Ok(rows
-                .iter()
-                .map(|row| TaskId::from_uuid(row.get("id")))
-                .collect())
+            Ok(ids(&connection.query(&statement, &[&limit, &only]).await?))
+        })
+    }
+
+    async fn unheld(&self, limit: i64, tried: Vec<Uuid>) -> Result<Vec<TaskId>, Error> {
+        with_connection!(self, "unheld", |connection| {
+            let statement = connection.prepare_cached(sql!("unheld")).await?;
+            Ok(ids(&connection
+                .query(&statement, &[&limit, &tried])
+                .await?))
         })
     }
 
@@ -69,19 +109,14 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn stoppable(&self, limit: i64) -> Result<Vec<TaskId>, Error> {
-        let grace_ms = self.config.lease_grace_ms();
+        let (grace_ms, broken) = (self.config.lease_grace_ms(), self.left_out());
         with_connection!(self, "stoppable", |connection| {
             let statement = connection.prepare_cached(sql!("stoppable")).await?;
+            let age = self.connected_ms(connection);
             let rows = connection
-                .query(
-                    &statement,
-                    &[&limit, &self.connected_ms(connection), &grace_ms],
-                )
+                .query(&statement, &[&limit, &age, &grace_ms, &broken])
                 .await?;
-            Ok(rows
-                .iter()
-                .map(|row| TaskId::from_uuid(row.get("id")))
-                .collect())
+            Ok(ids(&rows))
         })
     }
 
@@ -91,16 +126,47 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
     pub async fn purge(&self, limit: i64, keep: Duration) -> Result<u64, Error> {
-        let keep_ms = ms(keep);
+        match self.purge_due(limit, keep, None).await {
+            Err(error) => {
+                let find = |tried| self.purgeable(limit, tried);
+                let act = async |id| {
+                    let purged = self.purge_due(1, keep, Some(id)).await?;
+                    Ok((0..purged).collect())
+                };
+                let purged = self.one_by_one(error, limit, find, act).await?;
+                Ok(purged.len() as u64)
+            }
+            purged => purged,
+        }
+    }
+
+    async fn purge_due(
+        &self,
+        limit: i64,
+        keep: Duration,
+        only: Option<TaskId>,
+    ) -> Result<u64, Error> {
+        let (keep_ms, only) = (ms(keep), only.map(|id| *id.as_uuid()));
         with_connection!(self, "purge", |connection| {
             let statement = connection.prepare_cached(sql!("purge")).await?;
-            let rows = connection.query(&statement, &[&limit, &keep_ms]).await?;
+            let rows = connection
+                .query(&statement, &[&limit, &keep_ms, &only])
+                .await?;
             for row in &rows {
                 if let Some(status) = row.get("expired") {
                     self.metrics.expired(status);
                 }
             }
             Ok(rows.len() as u64)
+        })
+    }
+
+    async fn purgeable(&self, limit: i64, tried: Vec<Uuid>) -> Result<Vec<TaskId>, Error> {
+        with_connection!(self, "purgeable", |connection| {
+            let statement = connection.prepare_cached(sql!("purgeable")).await?;
+            Ok(ids(&connection
+                .query(&statement, &[&limit, &tried])
+                .await?))
         })
     }
 
@@ -114,4 +180,10 @@ impl Store {
             Ok(connection.execute(&statement, &[&limit]).await?)
         })
     }
+}
+
+pub(crate) fn ids(rows: &[Row]) -> Vec<TaskId> {
+    rows.iter()
+        .map(|row| TaskId::from_uuid(row.get("id")))
+        .collect()
 }

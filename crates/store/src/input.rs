@@ -257,14 +257,39 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
     pub async fn fail_unanswered(&self, after: Option<TaskId>) -> Result<Option<TaskId>, Error> {
+        let mut after = after;
+        loop {
+            let Some(id) = self.unanswered(after).await? else {
+                return Ok(None);
+            };
+            match self.fail_one_unanswered(id).await {
+                Ok(true) => return Ok(Some(id)),
+                // Answered, or being answered, since it was found.
+                Ok(false) => {}
+                Err(error) => self.leave_out(id, error)?,
+            }
+            after = Some(id);
+        }
+    }
+
+    /// The next task after `after` whose question's deadline passed.
+    async fn unanswered(&self, after: Option<TaskId>) -> Result<Option<TaskId>, Error> {
         let after = after.map_or_else(uuid::Uuid::nil, |id| *id.as_uuid());
+        with_connection!(self, "unanswered", |connection| {
+            let statement = connection.prepare_cached(sql!("unanswered")).await?;
+            let found = connection.query_opt(&statement, &[&after]).await?;
+            Ok(found.map(|row| TaskId::from_uuid(row.get("id"))))
+        })
+    }
+
+    async fn fail_one_unanswered(&self, id: TaskId) -> Result<bool, Error> {
         with_connection!(self, "fail_unanswered", |connection| {
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_unanswered")).await?;
-            let Some(locked) = transaction.query_opt(&lock, &[&after]).await? else {
-                return Ok(None);
-            };
-            let id = TaskId::from_uuid(locked.get("id"));
+            let locked = transaction.query_opt(&lock, &[&id.as_uuid()]).await?;
+            if locked.is_none() {
+                return Ok(false);
+            }
             let outstanding = outstanding(&transaction, id).await?;
             let overdue = outstanding.iter().filter(|q| q.overdue);
             let unanswered = overdue.clone().find(|q| q.default_response.is_none());
@@ -284,7 +309,7 @@ impl Store {
                 }
             }
             transaction.commit().await?;
-            Ok(Some(id))
+            Ok(true)
         })
     }
 }

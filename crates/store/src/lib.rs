@@ -23,6 +23,7 @@
 
 mod alerts;
 mod batch;
+mod broken;
 mod cancel;
 mod claim;
 pub mod config;
@@ -30,6 +31,7 @@ mod connect;
 mod create;
 mod error;
 mod expire;
+mod forsaken;
 mod gauges;
 mod input;
 mod journal;
@@ -62,12 +64,14 @@ use std::time::Duration;
 use protocol::TaskId;
 
 pub use alerts::{Alert, AlertRules, Delivery, DeliveryState, Reminder, SendPause, Unfetched};
+pub use broken::Broken;
 pub use cancel::{Cancel, Settled};
 pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;
 pub use create::{Created, NewTask};
 pub use error::Error;
 pub use expire::Expired;
+pub use forsaken::Forsaken;
 pub use gauges::{LiveTasks, QueueAge};
 pub use input::{Answer, Parked, Question};
 pub use journal::{Begin, JournalEntry, JournalKind, Permit, StepSpec, UndoSpec};
@@ -80,13 +84,13 @@ pub use operate_show::{
     AttemptShown, Delivered, InputShown, StepShown, TaskShown, Told, TombstoneShown,
 };
 pub use read::Lookup;
+pub use recover::{Unhinted, UnhintedFilter};
 pub use refusal::Refusal;
 pub use rights::MissingRights;
-pub use recover::{Unhinted, UnhintedFilter};
 pub use task::{ParkedFor, Principal, StopReason, Task};
 pub use tool_spec::{Backoff, OnLost, OnPanic, PolicyError, TaskSupport, ToolPolicy, ToolSpec};
-pub use tools::{CatalogueEntry, Observed};
-pub use undo::{Forsaken, UndoStep};
+pub use tools::{CatalogueEntry, Observed, ToolsSwept};
+pub use undo::UndoStep;
 
 /// A handle to the tasks in Postgres. Cheap to clone; connects when first used.
 #[derive(Clone)]
@@ -98,6 +102,8 @@ pub struct Store {
     wait_max: Duration,
     /// When a connection was last found to have failed, else when there was a first one.
     outage: pool::Since,
+    /// Where broken rows are noted that batches leave out; `None`: a batch fails whole.
+    broken: Option<Broken>,
 }
 
 impl Store {
@@ -114,6 +120,7 @@ impl Store {
             reads: batch::Batches::new(read::TOGETHER),
             wait_max: config.wait_max,
             outage,
+            broken: None,
             config: Arc::new(config),
         })
     }

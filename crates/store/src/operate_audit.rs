@@ -1,11 +1,12 @@
 //! What operators did: written before they do it, and kept when the tasks are gone.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use protocol::TaskId;
 use serde::Deserialize;
 use uuid::Uuid;
 
+use crate::config::ms;
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
@@ -65,6 +66,19 @@ impl Store {
                 .execute(&statement, &[&id, &operator, &command, target])
                 .await?;
             Ok(())
+        })
+    }
+
+    /// Forgets what operators did longer than `keep` ago, unless a task they did it to is still
+    /// there; says how many commands.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn purge_audit(&self, limit: i64, keep: Duration) -> Result<u64, Error> {
+        let keep_ms = ms(keep);
+        with_connection!(self, "purge_audit", |connection| {
+            let statement = connection.prepare_cached(sql!("purge_audit")).await?;
+            Ok(connection.execute(&statement, &[&limit, &keep_ms]).await?)
         })
     }
 

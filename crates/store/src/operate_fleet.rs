@@ -150,18 +150,6 @@ impl Store {
         })
     }
 
-    /// A worker ends in good order.
-    ///
-    /// # Errors
-    /// When Postgres could not be asked; it then counts as alive for a minute.
-    pub async fn worker_gone(&self, name: &str) -> Result<(), Error> {
-        with_connection!(self, "worker_gone", |connection| {
-            let statement = connection.prepare_cached(sql!("worker_gone")).await?;
-            connection.execute(&statement, &[&name]).await?;
-            Ok(())
-        })
-    }
-
     /// Pauses a tool, for new calls, new jobs or both; says what is paused now. `None`: there is no
     /// such tool.
     ///

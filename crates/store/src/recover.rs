@@ -106,6 +106,21 @@ impl Store {
 
     /// Task, attempt (`None` = any) and epoch.
     async fn mark(&self, hinted: &[(TaskId, Option<i32>, Option<&str>)]) -> Result<(), Error> {
+        match self.mark_all(hinted).await {
+            Err(error) => {
+                let ids: Vec<TaskId> = hinted.iter().map(|(id, ..)| *id).collect();
+                let act = async |id| {
+                    let one = hinted.iter().filter(|(one, ..)| *one == id);
+                    self.mark_all(&one.copied().collect::<Vec<_>>()).await?;
+                    Ok(vec![()])
+                };
+                self.each(error, &ids, act).await.map(drop)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    async fn mark_all(&self, hinted: &[(TaskId, Option<i32>, Option<&str>)]) -> Result<(), Error> {
         let ids: Vec<_> = hinted.iter().map(|(id, ..)| id.as_uuid()).collect();
         let epochs: Vec<Option<&str>> = hinted.iter().map(|(.., epoch)| *epoch).collect();
         let attempts: Vec<Option<i32>> = hinted.iter().map(|(_, attempt, _)| *attempt).collect();

@@ -15,6 +15,18 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// What is refused.
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        self.what
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn todo(&self) -> &'static str {
+        self.todo
+    }
+
     /// Whether it is one.
     pub(crate) fn is(error: &tokio_postgres::Error) -> bool {
         by_code(error).or_else(|| by_certificate(error)).is_some()

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::claim::millis;
 use crate::config::ms;
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
@@ -26,6 +27,19 @@ impl Store {
                 .execute(&statement, &[&sweep, &holder, &lease_ms])
                 .await?
                 == 1)
+        })
+    }
+
+    /// How long ago any replica last ended this sweep well; `None` = never.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn sweep_success(&self, sweep: &str) -> Result<Option<Duration>, Error> {
+        with_connection!(self, "sweep_success", |connection| {
+            let statement = connection.prepare_cached(sql!("sweep_success")).await?;
+            let row = connection.query_opt(&statement, &[&sweep]).await?;
+            let success = row.and_then(|row| row.get::<_, Option<i64>>("success_ms"));
+            Ok(success.map(millis))
         })
     }
 

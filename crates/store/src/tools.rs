@@ -5,6 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::Transaction;
 use sha2::{Digest, Sha256};
 
+use crate::claim::millis;
 use crate::config::ms;
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
@@ -43,8 +44,21 @@ pub struct Observed {
     pub change_ms: Option<f64>,
 }
 
-/// Makes one version of each tool current; under the lock of `lock_tools.sql`.
-async fn elect(transaction: &Transaction<'_>, names: &[&str], alive_ms: i64) -> Result<(), Fault> {
+/// What a look at the catalogue changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolsSwept {
+    /// Versions that are not listed any more.
+    pub delisted: Vec<(String, i32)>,
+    /// Versions that are current now.
+    pub elected: Vec<(String, i32)>,
+}
+
+/// Makes one version of each tool current, and says which are now; under the lock of `lock_tools.sql`.
+async fn elect<S: AsRef<str> + tokio_postgres::types::ToSql + Sync>(
+    transaction: &Transaction<'_>,
+    names: &[S],
+    alive_ms: i64,
+) -> Result<Vec<(String, i32)>, Fault> {
     let elect = transaction.prepare_cached(sql!("elect_tools")).await?;
     let elected = transaction.query(&elect, &[&names, &alive_ms]).await?;
     let (names, versions): (Vec<String>, Vec<i32>) = elected
@@ -53,7 +67,7 @@ async fn elect(transaction: &Transaction<'_>, names: &[&str], alive_ms: i64) -> 
         .unzip();
     let set = transaction.prepare_cached(sql!("set_current")).await?;
     transaction.execute(&set, &[&names, &versions]).await?;
-    Ok(())
+    Ok(names.into_iter().zip(versions).collect())
 }
 
 fn average(ms: Option<f64>) -> Option<Duration> {
@@ -124,6 +138,71 @@ impl Store {
             elect(&transaction, &[name], ms(ALIVE)).await?;
             transaction.commit().await?;
             Ok(())
+        })
+    }
+
+    /// Takes versions off the list that no worker has served for `unserved`, and elects the current
+    /// version of every tool among those that are served. The caller must have looked on for that
+    /// long itself: after a common outage workers need time to come back.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn sweep_tools(&self, unserved: Duration) -> Result<ToolsSwept, Error> {
+        let unserved_ms = ms(unserved);
+        with_connection!(self, "sweep_tools", |connection| {
+            let transaction = connection.transaction().await?;
+            let lock = transaction.prepare_cached(sql!("lock_tools")).await?;
+            transaction.execute(&lock, &[]).await?;
+            let delist = transaction.prepare_cached(sql!("delist_unserved")).await?;
+            let delisted = transaction.query(&delist, &[&unserved_ms]).await?;
+            let all = transaction.prepare_cached(sql!("tool_names")).await?;
+            let names = transaction.query(&all, &[]).await?;
+            let names: Vec<String> = names.iter().map(|row| row.get("name")).collect();
+            let elected = elect(&transaction, &names, ms(ALIVE)).await?;
+            transaction.commit().await?;
+            let delisted = delisted.iter();
+            Ok(ToolsSwept {
+                delisted: delisted
+                    .map(|row| (row.get("name"), row.get("version")))
+                    .collect(),
+                elected,
+            })
+        })
+    }
+
+    /// A worker ends in good order: what only it served gives its place to another version that is
+    /// served, at once.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn worker_gone(&self, name: &str) -> Result<(), Error> {
+        with_connection!(self, "worker_gone", |connection| {
+            let transaction = connection.transaction().await?;
+            let lock = transaction.prepare_cached(sql!("lock_tools")).await?;
+            transaction.execute(&lock, &[]).await?;
+            let gone = transaction.prepare_cached(sql!("worker_gone")).await?;
+            if let Some(row) = transaction.query_opt(&gone, &[&name]).await? {
+                let served: Vec<String> = row.get("tools");
+                let unserve = transaction.prepare_cached(sql!("unserve")).await?;
+                let names = transaction.query(&unserve, &[&served, &ms(ALIVE)]).await?;
+                let names: Vec<String> = names.iter().map(|row| row.get("name")).collect();
+                elect(&transaction, &names, ms(ALIVE)).await?;
+            }
+            transaction.commit().await?;
+            Ok(())
+        })
+    }
+
+    /// For how long workers could have been heard, as far as those that are there can tell: `None`
+    /// if there is none.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn watched(&self) -> Result<Option<Duration>, Error> {
+        with_connection!(self, "watched", |connection| {
+            let statement = connection.prepare_cached(sql!("watched")).await?;
+            let row = connection.query_one(&statement, &[&ms(ALIVE)]).await?;
+            Ok(row.get::<_, Option<i64>>("watched_ms").map(millis))
         })
     }
 

@@ -46,15 +46,6 @@ struct End {
     message: String,
 }
 
-/// Tasks whose version nobody serves any more.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forsaken {
-    /// Told to stop: settle them.
-    pub stopped: Vec<TaskId>,
-    /// Over: they were being undone, and what was left of that is given up by name.
-    pub ended: Vec<Settled>,
-}
-
 impl Store {
     /// The last finished step that is still to be undone; `None` when none is left.
     ///
@@ -200,50 +191,11 @@ impl Store {
             Ok(Write::from_rows(over.into()))
         })
     }
-
-    /// Pinned tasks whose version no worker has served, or could resume, for `wait`: told to stop
-    /// (settle them), or, while being undone, ended with what could not be undone. The caller
-    /// must have been up for `wait` itself: after a common outage workers need time to come back.
-    ///
-    /// # Errors
-    /// When Postgres could not be asked; repeating is safe.
-    pub async fn version_gone(&self, wait: Duration, limit: i64) -> Result<Forsaken, Error> {
-        let (wait_ms, grace_ms) = (ms(wait), self.config.lease_grace_ms());
-        let expired_grace_ms = ms(self.config.expired_grace);
-        with_connection!(self, "version_gone", |connection| {
-            let age = self.connected_ms(connection);
-            let statement = connection.prepare_cached(sql!("version_gone")).await?;
-            let rows = connection
-                .query(&statement, &[&wait_ms, &limit, &age, &grace_ms])
-                .await?;
-            let mut gone = Forsaken {
-                stopped: rows
-                    .iter()
-                    .map(|row| TaskId::from_uuid(row.get("id")))
-                    .collect(),
-                ended: Vec::new(),
-            };
-            let statement = connection.prepare_cached(sql!("undo_forsaken")).await?;
-            for row in connection.query(&statement, &[&wait_ms, &limit]).await? {
-                let id = TaskId::from_uuid(row.get("id"));
-                let transaction = connection.transaction().await?;
-                let why = "no worker serves this version of the tool any more";
-                let ended =
-                    end(&transaction, id, (None, None), Some(why), expired_grace_ms).await?;
-                transaction.commit().await?;
-                if let Some((settled, outcome)) = ended {
-                    self.metrics.ended(&settled.tool, outcome, settled.age);
-                    gone.ended.push(settled);
-                }
-            }
-            Ok(gone)
-        })
-    }
 }
 
 /// Ends a task under its row's lock; says with which status. With `give_up`, what is still to be undone is given up for
 /// that reason; without, it keeps the task from ending.
-async fn end(
+pub(crate) async fn end(
     transaction: &Transaction<'_>,
     id: TaskId,
     (attempt, token): (Option<i32>, Option<Uuid>),

@@ -1,5 +1,6 @@
 //! The sweeps. Each is safe to kill half way and to repeat.
 
+pub(crate) mod catalogue;
 pub(crate) mod consumers;
 pub(crate) mod expire;
 pub(crate) mod gauges;
@@ -14,13 +15,13 @@ use protocol::TaskId;
 use queue::Lane;
 use store::Settled;
 
-use crate::{Error, Parts};
+use crate::Parts;
 
-/// Ends those of the stopped tasks that nothing runs, and wakes whoever works on or waits for
-/// the others.
-pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> Result<(), Error> {
+/// Ends those of the stopped tasks that nothing runs, and says how many; wakes whoever works on or
+/// waits for the others.
+pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> crate::Swept {
     if stopped.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let settled = parts.store.settle_stopped(stopped).await?;
     tell(parts, &settled).await;
@@ -30,7 +31,7 @@ pub(crate) async fn settle(parts: &Parts, stopped: &[TaskId]) -> Result<(), Erro
     {
         parts.queue.stop(*id).await;
     }
-    Ok(())
+    Ok(settled.len() as u64)
 }
 
 /// Counts the ends, and wakes whoever waits for them.

@@ -1,4 +1,5 @@
-//! I11: finished tasks past their TTL become tombstones; tombstones past theirs, nothing.
+//! I11: finished tasks past their TTL become tombstones; tombstones past theirs, nothing; and so does
+//! what operators did long ago.
 
 use crate::{Parts, Swept};
 
@@ -12,5 +13,12 @@ pub(crate) async fn run(parts: Parts) -> Swept {
         Ok(parts.store.purge_tombstones(rows).await?)
     })
     .await?;
-    Ok(purged + forgotten)
+    let audits = super::batches(&parts, async || {
+        Ok(parts
+            .store
+            .purge_audit(rows, parts.config.audit_keep)
+            .await?)
+    })
+    .await?;
+    Ok(purged + forgotten + audits)
 }

@@ -5,8 +5,7 @@ use crate::{Parts, Swept};
 pub(crate) async fn run(parts: Parts) -> Swept {
     super::batches(&parts, async || {
         let stoppable = parts.store.stoppable(parts.config.batch_rows()).await?;
-        super::settle(&parts, &stoppable).await?;
-        Ok(stoppable.len() as u64)
+        super::settle(&parts, &stoppable).await
     })
     .await
 }

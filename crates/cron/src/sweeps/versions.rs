@@ -2,6 +2,9 @@
 
 use crate::{Parts, Swept};
 
+/// The sweep's name: it looks on over time.
+pub(crate) const NAME: &str = "versions";
+
 pub(crate) async fn run(parts: Parts) -> Swept {
     let wait = parts.config.version_wait;
     // Whoever could not be heard is not gone: an installation that was stopped over the weekend

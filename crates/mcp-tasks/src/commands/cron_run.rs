@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use cron::{Cron, Once};
 use serde_json::{Value, json};
 use telemetry::Health;
+use uuid::Uuid;
 
 use super::operator::{self, Desk, Options, object};
 use super::{Failure, chain};
@@ -31,10 +32,14 @@ async fn all(desk: &Desk, sweeps: &[String]) -> Result<ExitCode, Failure> {
         Health::new(&desk.registry),
     );
     let (mut rows, mut failed) = (Vec::new(), false);
+    let by = (desk.operator.as_str(), "cron run");
+    let target = json!({ "sweeps": sweeps });
+    desk.store.audit(Uuid::new_v4(), by, &target).await?;
     for name in sweeps {
         let (outcome, moved, error) = match cron.run_once(name).await {
             Ok(Once::Swept(rows)) => ("swept", Some(rows), None),
             Ok(Once::LedElsewhere) => ("led_elsewhere", None, None),
+            Ok(Once::Unwatched(rows)) => ("workers_are_too_young", Some(rows), None),
             Err(error) => ("failed", None, Some(chain(&error))),
         };
         failed |= error.is_some();

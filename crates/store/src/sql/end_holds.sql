@@ -3,6 +3,7 @@
 WITH due AS MATERIALIZED (
     SELECT id FROM tasks
     WHERE phase IN ('queued', 'running', 'parked') AND handed_out_at IS NULL AND held_until < now() AND stop_requested_at IS NULL
+      AND ($2::uuid IS NULL OR id = $2)
     ORDER BY id LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 )

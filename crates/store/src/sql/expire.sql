@@ -3,6 +3,7 @@
 WITH due AS MATERIALIZED (
     SELECT id FROM tasks
     WHERE expires_at <= now() AND phase <> 'undoing' AND stop_requested_at IS NULL
+      AND ($2::uuid IS NULL OR id = $2)
     ORDER BY expires_at LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 )

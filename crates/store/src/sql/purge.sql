@@ -6,6 +6,7 @@ WITH gone AS MATERIALIZED (
     FROM tasks WHERE expires_at <= now() AND phase IS NULL
       -- A failure is judged before it goes: was it read, or must somebody be told?
       AND (alerted_at IS NOT NULL OR first_fetched_at IS NOT NULL OR NOT (status = 'failed' OR is_error))
+      AND ($3::uuid IS NULL OR id = $3)
     ORDER BY expires_at LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), x AS (

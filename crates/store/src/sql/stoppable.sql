@@ -6,4 +6,5 @@ WHERE phase IN ('queued', 'parked', 'running') AND (
     OR (phase = 'running' AND lease_until < now()
         AND (stop_requested_at IS NOT NULL OR lost_fails OR tries + 1 >= tries_max)
         AND $2::bigint >= $3::bigint AND pg_postmaster_start_time() < now() - $3::bigint * interval '1 millisecond'))
+  AND id <> ALL($4::uuid[])
 ORDER BY id LIMIT $1

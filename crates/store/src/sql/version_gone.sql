@@ -10,6 +10,7 @@ WITH due AS MATERIALIZED (
         SELECT FROM tools v WHERE v.name = t.tool AND v.last_seen_at > now() - $1::bigint * interval '1 millisecond'
           AND (v.version = t.tool_version
             OR convert_from(v.spec, 'UTF8')::jsonb -> 'resumes' @> to_jsonb(t.tool_version)))
+      AND ($5::uuid IS NULL OR t.id = $5)
     ORDER BY t.id LIMIT $2
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )

@@ -1,2 +1,2 @@
--- A worker ends in good order.
-DELETE FROM workers WHERE name = $1
+-- A worker ends in good order. Says what it served.
+DELETE FROM workers WHERE name = $1 RETURNING tools

@@ -221,6 +221,7 @@ async fn one_replica_leads_a_sweep_at_a_time() {
     assert!(lead(a, HOUR).await);
     assert!(lead(a, HOUR).await, "renewed");
     assert!(!lead(b, HOUR).await);
+    assert_eq!(world.store.sweep_success("expire").await.unwrap(), None);
     world.store.swept("expire", b).await.unwrap();
     assert_eq!(
         world
@@ -235,6 +236,8 @@ async fn one_replica_leads_a_sweep_at_a_time() {
             .await
             .is_some()
     );
+    let success = world.store.sweep_success("expire").await.unwrap();
+    assert!(success.unwrap() < HOUR);
     world
         .run("UPDATE sweep_leases SET lease_until = now() - interval '1 s'")
         .await;

@@ -69,6 +69,7 @@ const ON_AN_INDEX: &[&str] = &[
     "end_holds",
     "existing",
     "expire",
+    "expiring",
     "fail",
     "fail_undo",
     "finish_step",
@@ -90,6 +91,7 @@ const ON_AN_INDEX: &[&str] = &[
     "park",
     "progress",
     "purge",
+    "purgeable",
     "purge_tombstones",
     "queue_ages",
     "record_answer",
@@ -104,8 +106,10 @@ const ON_AN_INDEX: &[&str] = &[
     "stoppable",
     "store_answers",
     "tombstone",
+    "unanswered",
     "undone",
     "undos",
+    "unheld",
     "unhinted",
 ];
 

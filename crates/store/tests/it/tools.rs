@@ -1,9 +1,10 @@
 //! The catalogue: one version of a tool is current, and a tool without a worker stays listed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::tools::Tool;
-use store::{Observed, ToolSpec};
+use store::{Introduction, Observed, ToolSpec, ToolsSwept, Write};
 use tokio::task::JoinSet;
 
 use crate::support::{HOUR, World};
@@ -197,4 +198,103 @@ async fn an_entry_of_a_newer_release_is_left_out() {
         .run("UPDATE tools SET spec = '{\"shape\": 2}' WHERE name = 'deploy'")
         .await;
     assert_eq!(listed(&world).await, of(&[("report", 1)]));
+}
+
+/// Tools that nobody serves any more: not listed, and back with the next worker. Tasks are not harmed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_no_worker_serves_is_taken_off_the_list() {
+    let world = World::new().await;
+    register(&world, &[("report", 1), ("report", 2), ("deploy", 1)], HOUR).await;
+    let queued = world.queued().await;
+    let running = world.running().await;
+    let none = world.store.sweep_tools(HOUR).await.unwrap();
+    assert_eq!(none, ToolsSwept::default());
+    dies(&world, "report", 2).await;
+    dies(&world, "deploy", 1).await;
+    let swept = world.store.sweep_tools(HOUR).await.unwrap();
+    let delisted: BTreeSet<_> = swept.delisted.into_iter().collect();
+    let gone = of(&[("deploy", 1), ("report", 2)]);
+    assert_eq!(delisted, gone.into_iter().collect());
+    assert_eq!(swept.elected, of(&[("report", 1)]));
+    assert_eq!(listed(&world).await, of(&[("report", 1)]));
+    let again = world.store.sweep_tools(HOUR).await.unwrap();
+    assert_eq!(again, ToolsSwept::default(), "told once");
+    dies(&world, "report", 1).await;
+    world.store.sweep_tools(HOUR).await.unwrap();
+    assert_eq!(listed(&world).await, []);
+    // What was accepted goes on.
+    let done = world.store.complete(&running, b"{}", Duration::ZERO).await;
+    assert_eq!(done.unwrap(), Write::Done);
+    assert!(world.claim(queued).await.is_some());
+    register(&world, &[("report", 2), ("deploy", 1)], HOUR).await;
+    let all = of(&[("deploy", 1), ("report", 2)]);
+    assert_eq!(listed(&world).await, all, "they are back");
+}
+
+/// The current version gives its place to one that is served, also while nobody registers anything:
+/// when its worker says good-bye at once, else after a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_ends_leaves_the_place_to_a_version_that_is_served() {
+    let world = World::new().await;
+    let store = &world.store;
+    register(&world, &[("report", 1), ("report", 2)], HOUR).await;
+    let introduce = async |name: &str, versions: &[i32]| {
+        let tools: Vec<_> = versions.iter().map(|v| ("report".to_owned(), *v)).collect();
+        let introduction = Introduction {
+            name,
+            host: "here",
+            slots: 1,
+            tools: &tools,
+        };
+        store.worker_alive(&introduction).await.unwrap();
+    };
+    introduce("old", &[1]).await;
+    introduce("new", &[2]).await;
+    introduce("both", &[1, 2]).await;
+    store.worker_gone("new").await.unwrap();
+    assert_eq!(listed(&world).await, of(&[("report", 2)]), "one is left");
+    store.worker_gone("both").await.unwrap();
+    assert_eq!(listed(&world).await, of(&[("report", 1)]));
+    store.worker_gone("both").await.unwrap();
+    store.worker_gone("old").await.unwrap();
+    assert_eq!(
+        listed(&world).await,
+        of(&[("report", 1)]),
+        "dead is not gone"
+    );
+    register(&world, &[("report", 2)], Duration::from_secs(60)).await;
+    assert_eq!(listed(&world).await, of(&[("report", 2)]));
+    // Without a good-bye.
+    register(&world, &[("report", 1)], Duration::from_secs(60)).await;
+    dies(&world, "report", 2).await;
+    let swept = store.sweep_tools(24 * HOUR).await.unwrap();
+    assert_eq!(swept.elected, of(&[("report", 1)]));
+    assert_eq!(listed(&world).await, of(&[("report", 1)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_witness_for_how_long_they_could_be_heard() {
+    let world = World::new().await;
+    let store = &world.store;
+    assert_eq!(store.watched().await.unwrap(), None);
+    let introduction = Introduction {
+        name: "w",
+        host: "here",
+        slots: 1,
+        tools: &[],
+    };
+    store.worker_alive(&introduction).await.unwrap();
+    let watched = async || store.watched().await.unwrap();
+    assert!(watched().await.unwrap() < HOUR);
+    world
+        .run("UPDATE workers SET started_at = now() - interval '1 day'")
+        .await;
+    // Postgres itself has not been up for that long.
+    let up = "SELECT now() - pg_postmaster_start_time() < interval '1 day'";
+    let up = world.value(up).await;
+    assert!(up.as_deref() != Some("t") || watched().await.unwrap() < 24 * HOUR);
+    world
+        .run("UPDATE workers SET seen_at = now() - interval '2 minutes'")
+        .await;
+    assert_eq!(watched().await, None, "it is gone itself");
 }
