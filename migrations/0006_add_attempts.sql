@@ -58,3 +58,6 @@ $$;
 CREATE TRIGGER steps_keep_undo AFTER UPDATE ON steps FOR EACH ROW
     WHEN (NEW.state = 'finished' AND NEW.undo IS NOT NULL AND NEW.undo_state IS NULL)
     EXECUTE FUNCTION steps_keep_undo();
+
+-- Alerts that are over, for their purge: it looked at all of them every other second.
+CREATE INDEX alerts_over ON alerts (resolved_at) WHERE resolved_at IS NOT NULL;

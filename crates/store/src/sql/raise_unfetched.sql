@@ -1,11 +1,12 @@
 -- I9. Failures that their owner has not looked at within the window ($2 ms where the tool does not
 -- say), and at the latest a minute before they are purged; steps in doubt at once. Claimed by
--- `alerted_at`: exactly one statement raises each. What was read in time is marked as judged.
+-- `alerted_at`: exactly one statement raises each. What was read is marked as judged at once, so that
+-- nobody looks at it again and again until its window is over.
 WITH due AS MATERIALIZED (
     SELECT id, issuer, subject, tool, error, is_error, open_step, created_at, finished_at, first_fetched_at
     FROM tasks
     WHERE phase IS NULL AND alerted_at IS NULL AND (status = 'failed' OR is_error)
-      AND (open_step IS NOT NULL
+      AND (open_step IS NOT NULL OR first_fetched_at IS NOT NULL
         OR finished_at + coalesce(alert_after_ms, $2::bigint) * interval '1 millisecond' <= now()
         OR expires_at <= now() + interval '1 minute')
     ORDER BY finished_at LIMIT $1
