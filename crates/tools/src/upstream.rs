@@ -7,6 +7,7 @@
 //! know what they know, and whose client shares one handler among all calls, so that a question
 //! of a server could not be told to belong to one of them.
 
+mod asking;
 mod call;
 mod config;
 mod exchange;
@@ -19,89 +20,187 @@ mod link;
 mod list;
 mod listen;
 mod message;
+mod offers;
 mod outcome;
 mod pipe;
 mod source;
 mod sse;
 mod tool;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::future::join_all;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use worker::ToolSet;
 
 pub use config::{Effects, Protocol, UpstreamConfig, UpstreamTool as ToolConfig};
 pub use source::Adjust;
 
+use offers::Offers;
 use source::Source;
 
-/// The upstream servers of one worker.
+/// An upstream as it is wanted.
+#[derive(Clone)]
+pub struct Wanted {
+    /// Its settings.
+    pub config: UpstreamConfig,
+    /// Gets each of its tools before it is offered, with the server's name: for policies.
+    pub adjust: Adjust,
+    /// Changes whenever `adjust` does.
+    pub revision: String,
+}
+
+impl Wanted {
+    /// Without policies of its own.
+    #[must_use]
+    pub fn plain(config: UpstreamConfig) -> Self {
+        Self {
+            config,
+            adjust: Arc::new(|_, _| {}),
+            revision: String::new(),
+        }
+    }
+}
+
+/// The upstream servers of one worker. May change while they run.
 pub struct Upstreams {
-    sources: Vec<Arc<Source>>,
+    sources: watch::Sender<Vec<Kept>>,
+    supervisor: Option<PathBuf>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    source: Arc<Source>,
+    /// Its settings and the revision of its policies.
+    settings: String,
+}
+
+impl Default for Upstreams {
+    fn default() -> Self {
+        Self {
+            sources: watch::Sender::new(Vec::new()),
+            supervisor: None,
+        }
+    }
 }
 
 impl Upstreams {
-    /// Servers as they are set; `adjust` gets each tool of theirs before it is offered, with the
-    /// server's name. Nothing is connected before [`Upstreams::run`].
-    ///
-    /// # Errors
-    /// In words, naming server and key, when the settings cannot be used.
-    pub fn new(configs: Vec<UpstreamConfig>, adjust: Adjust) -> Result<Self, String> {
-        let mut sources = Vec::new();
-        for config in configs {
-            let name = config.name.clone();
-            let problem = |problem: &str| format!("upstream \"{name}\": {problem}");
-            if let Some(first) = config.validate().first() {
-                return Err(problem(first));
-            }
-            let source = Source::new(config, Arc::clone(&adjust)).map_err(|p| problem(&p))?;
-            sources.push(Arc::new(source));
-        }
-        Ok(Self { sources })
-    }
-
-    /// Whether there is none.
+    /// None yet.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.sources.is_empty()
-    }
-
-    /// Their names.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.sources.iter().map(|source| source.name())
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The program that supervises their processes: one whose `main` calls
     /// [`worker::process::supervise_if_asked`]. Without this word it is the worker's own.
     #[must_use]
     pub fn supervised_by(mut self, program: impl Into<PathBuf>) -> Self {
-        let program = program.into();
-        for source in &mut self.sources {
-            // Nobody else has them before they run.
-            if let Some(source) = Arc::get_mut(source) {
-                source.supervisor = Some(program.clone());
-            }
-        }
+        self.supervisor = Some(program.into());
         self
     }
 
-    /// Keeps all of them connected, and offers their tools in `tools`, until `shutdown`. One that
-    /// is down disturbs neither the others nor what is offered of it already. `tell` hears of each
-    /// how it goes.
+    /// These are wanted from now on. One whose settings are as before is left alone; another ends
+    /// when its calls have.
+    ///
+    /// # Errors
+    /// In words, naming server and key, when settings cannot be used: then nothing changes.
+    pub fn set(&self, wanted: Vec<Wanted>) -> Result<(), String> {
+        let before = self.sources.borrow().clone();
+        let mut now: Vec<Kept> = Vec::new();
+        for Wanted {
+            config,
+            adjust,
+            revision,
+        } in wanted
+        {
+            let name = config.name.clone();
+            let problem = |problem: &str| format!("upstream \"{name}\": {problem}");
+            if let Some(first) = config.validate().first() {
+                return Err(problem(first));
+            }
+            if now.iter().any(|kept| kept.source.name() == name) {
+                return Err(problem("name: there are two of this name"));
+            }
+            let text = serde_json::to_string(&config).unwrap_or_default();
+            let settings = format!("{text} {revision}");
+            let same = before.iter().find(|kept| kept.settings == settings);
+            let source = match same {
+                Some(kept) => Arc::clone(&kept.source),
+                None => {
+                    let supervisor = self.supervisor.clone();
+                    let source = Source::new(config, adjust, supervisor);
+                    Arc::new(source.map_err(|why| problem(&why))?)
+                }
+            };
+            now.push(Kept { source, settings });
+        }
+        self.sources.send_replace(now);
+        Ok(())
+    }
+
+    /// Keeps all of them connected, and offers their tools in `tools`, until `shutdown`: which
+    /// comes after the worker's last job, for calls end with their connections. One that is down
+    /// disturbs neither the others nor what is offered of it already. `tell` hears of each how it
+    /// goes when that changes, and `None` when it is no upstream any more.
     pub async fn run(
         &self,
         tools: &ToolSet,
         shutdown: &CancellationToken,
-        tell: impl Fn(&str, Result<(), String>) + Send + Sync,
+        tell: impl Fn(&str, Option<Result<(), String>>) + Send + Sync,
     ) {
-        let tell: &(dyn Fn(&str, Result<(), String>) + Send + Sync) = &tell;
-        join_all(
-            self.sources
-                .iter()
-                .map(|source| source.run(tools, shutdown, tell)),
-        )
-        .await;
+        let mut changes = self.sources.subscribe();
+        let offers = Offers::default();
+        let last: Mutex<BTreeMap<String, Result<(), String>>> = Mutex::default();
+        let said = |name: &str, how: Result<(), String>| {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.insert(name.to_owned(), how.clone()) != Some(how.clone()) {
+                tell(name, Some(how));
+            }
+        };
+        let mut running = FuturesUnordered::new();
+        let mut before: Vec<Kept> = Vec::new();
+        loop {
+            let now = changes.borrow_and_update().clone();
+            let has = |all: &[Kept], one: &Kept| {
+                all.iter()
+                    .any(|kept| Arc::ptr_eq(&kept.source, &one.source))
+            };
+            for old in before.iter().filter(|old| !has(&now, old)) {
+                old.source.retired.cancel();
+                let name = old.source.name();
+                if now.iter().any(|kept| kept.source.name() == name) {
+                    offers.renew(name);
+                } else {
+                    offers.withdraw(name, tools);
+                    last.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .remove(name);
+                    tell(name, None);
+                }
+            }
+            for new in now.iter().filter(|new| !has(&before, new)) {
+                let source = Arc::clone(&new.source);
+                let (offers, said) = (&offers, &said);
+                running.push(async move { source.run(tools, offers, shutdown, said).await });
+            }
+            before = now;
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => unreachable!("the sender is ours"),
+                    },
+                    Some(()) = running.next() => {}
+                    () = shutdown.cancelled() => {
+                        while running.next().await.is_some() {}
+                        return;
+                    }
+                }
+            }
+        }
     }
 }

@@ -1,29 +1,18 @@
 //! A call of an upstream's tool: one request after another, until there is a result.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use protocol::input::InputKind;
-use protocol::{ErrorObject, code};
+use protocol::code;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use worker::{
-    Arguments, CallToolResult, Context, InputRequest, Question, Reporter, Step, ToolError, Undo,
-    pause,
-};
+use worker::{Arguments, CallToolResult, Context, InputRequest, Question, Step, ToolError, Undo};
 
+use super::asking::{Asking, abilities};
 use super::config::Effects;
-use super::exchange::{Event, Exchange};
 use super::fault::Fault;
-use super::held::Held;
-use super::link::About;
-use super::message::{self, Request};
+use super::message;
 use super::outcome::Outcome;
 use super::tool::UpstreamTool;
-
-/// Stands for "until told to stop".
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// One run of a tool, from the top.
 pub(super) struct Call<'a> {
@@ -33,16 +22,6 @@ pub(super) struct Call<'a> {
     given: Vec<(Box<RawValue>, Box<RawValue>)>,
     /// Requests so far; names steps and questions.
     round: u32,
-}
-
-/// What one request needs to know, apart from the context.
-struct Asking {
-    effects: Effects,
-    stop: CancellationToken,
-    reporter: Reporter,
-    task: protocol::TaskId,
-    given: Vec<(Box<RawValue>, Box<RawValue>)>,
-    can: Vec<InputKind>,
 }
 
 impl<'a> Call<'a> {
@@ -209,222 +188,4 @@ impl<'a> Call<'a> {
         })?;
         Ok(Question::new(key, request))
     }
-}
-
-impl Asking {
-    /// Calls the tool, and stays until there is something to go on with.
-    async fn place(
-        self,
-        tool: &UpstreamTool,
-        arguments: &str,
-        more: &[(String, String)],
-        key: String,
-    ) -> Result<Outcome, ToolError> {
-        let mut renewed = false;
-        loop {
-            let link = tokio::select! {
-                link = tool.source.link() => link?,
-                () = self.stop.cancelled() => return Err(stopped(&self.stop).await),
-            };
-            let name = message::string(&tool.name);
-            let mut members = vec![("name", name.as_str()), ("arguments", arguments)];
-            members.extend(
-                more.iter()
-                    .map(|(name, value)| (name.as_str(), value.as_str())),
-            );
-            let about = About {
-                meta: vec![(protocol::meta::IDEMPOTENCY_KEY, message::string(&key))],
-                abilities: Some(self.abilities()),
-                name: Some(&tool.name),
-                mirrored: tool.mirrored(arguments),
-                is_call: true,
-            };
-            let ended = match link.begin("tools/call", &members, about).await {
-                Ok(exchange) => self.watch(tool, exchange).await,
-                Err(fault) => Err(Ended::Fault(fault)),
-            };
-            match ended {
-                // It was refused before anything was done: once more, in a new session.
-                Err(Ended::Fault(Fault::Expired)) if !renewed => renewed = true,
-                ended => return self.end(tool, ended).await,
-            }
-        }
-    }
-
-    /// Answers the question of a call that was held.
-    async fn go_on(self, tool: &UpstreamTool, answer: Box<RawValue>) -> Result<Outcome, ToolError> {
-        let Some(mut held) = tool.source.holding.take(self.task) else {
-            return Err(ToolError::outcome_unknown(format!(
-                "upstream \"{}\" asked in the middle of the call, and its connection is gone: it \
-                 was held by another worker, or for longer than `hold`",
-                tool.source.name()
-            )));
-        };
-        let ended = match held.exchange.answer(&held.id, &Ok(answer)).await {
-            Ok(()) => self.watch(tool, held.exchange).await,
-            Err(fault) => Err(Ended::Fault(fault)),
-        };
-        self.end(tool, ended).await
-    }
-
-    async fn end(
-        &self,
-        tool: &UpstreamTool,
-        ended: Result<Outcome, Ended>,
-    ) -> Result<Outcome, ToolError> {
-        match ended {
-            Ok(outcome) => Ok(outcome),
-            Err(Ended::Fault(fault)) => Err(tool.fault(fault)),
-            Err(Ended::Stopped) if self.effects == Effects::None => Err(stopped(&self.stop).await),
-            Err(Ended::Stopped) => Err(ToolError::outcome_unknown(format!(
-                "upstream \"{}\" was told to stop in the middle of the call",
-                tool.source.name()
-            ))),
-        }
-    }
-
-    async fn watch(&self, tool: &UpstreamTool, mut exchange: Exchange) -> Result<Outcome, Ended> {
-        let mut given = self.given.iter();
-        loop {
-            let event = tokio::select! {
-                biased;
-                event = exchange.next() => event?,
-                () = self.stop.cancelled() => {
-                    exchange.cancel("the caller does not want it any more").await;
-                    return Err(Ended::Stopped);
-                }
-            };
-            let request = match event {
-                Event::Progress(progress) => {
-                    self.reporter.report(progress).await;
-                    continue;
-                }
-                Event::Done(result) => return Ok(Outcome::read(result)?),
-                Event::Ask(request) => request,
-            };
-            let asked = as_input(&request);
-            if let Err(error) = self.may_be_asked(&asked) {
-                exchange
-                    .answer(&request.id, &refusal(&request, error))
-                    .await?;
-                continue;
-            }
-            // What it asked when it was called before, it is told again.
-            if let Some((_, response)) = given.next().filter(|(before, _)| same(before, &asked)) {
-                exchange.answer(&request.id, &Ok(response.clone())).await?;
-                continue;
-            }
-            let held = self.effects == Effects::Once;
-            if held {
-                let held = Held::new(exchange, request.id);
-                tool.source.holding.put(self.task, held);
-            } else {
-                exchange
-                    .cancel("called again when the question is answered")
-                    .await;
-            }
-            return Ok(Outcome::Asks {
-                request: asked,
-                held,
-            });
-        }
-    }
-
-    /// What the client that called us can answer, and that we follow tasks.
-    fn abilities(&self) -> String {
-        let mut abilities = json!({ "extensions": { protocol::EXTENSION_TASKS: {} } });
-        for kind in &self.can {
-            match kind {
-                InputKind::ElicitForm => abilities["elicitation"]["form"] = json!({}),
-                InputKind::ElicitUrl => abilities["elicitation"]["url"] = json!({}),
-                InputKind::Sampling => abilities["sampling"] = json!({}),
-                InputKind::Roots => abilities["roots"] = json!({}),
-            }
-        }
-        abilities.to_string()
-    }
-
-    fn may_be_asked(&self, request: &RawValue) -> Result<(), ErrorObject> {
-        let refuse = |code, text: String| Err(ErrorObject::new(code, text));
-        let asked: InputRequest = match serde_json::from_str(request.get()) {
-            Ok(asked) => asked,
-            Err(error) => return refuse(code::INVALID_PARAMS, error.to_string()),
-        };
-        match asked.kind() {
-            Some(kind) if self.can.contains(&kind) => asked
-                .check()
-                .or_else(|why| refuse(code::INVALID_PARAMS, why)),
-            Some(_) => refuse(
-                code::METHOD_NOT_FOUND,
-                "the caller cannot be asked".to_owned(),
-            ),
-            None => refuse(
-                code::METHOD_NOT_FOUND,
-                format!("{} is not served", asked.method),
-            ),
-        }
-    }
-}
-
-/// How a request ended without an outcome.
-enum Ended {
-    Fault(Fault),
-    Stopped,
-}
-
-impl From<Fault> for Ended {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-/// The kinds of question that the client of the call can answer.
-fn abilities(context: &Context) -> Vec<InputKind> {
-    let client = context.client();
-    [
-        InputKind::ElicitForm,
-        InputKind::ElicitUrl,
-        InputKind::Sampling,
-        InputKind::Roots,
-    ]
-    .into_iter()
-    .filter(|kind| client.supports(*kind))
-    .collect()
-}
-
-/// The error that says that nothing happened and the work shall stop.
-pub(super) async fn stopped(stop: &CancellationToken) -> ToolError {
-    match pause(stop, FOREVER).await {
-        Err(error) => error,
-        Ok(()) => ToolError::retryable("stopped"),
-    }
-}
-
-/// A server's own request as a question, without what belongs to its connection.
-fn as_input(request: &Request) -> Box<RawValue> {
-    let method = message::string(&request.method);
-    let mut members = vec![("method", method.as_str())];
-    let params = request.params.as_ref().and_then(|params| {
-        let mut params: Value = serde_json::from_str(params.get()).ok()?;
-        params.as_object_mut()?.remove("_meta");
-        Some(params.to_string())
-    });
-    if let Some(params) = &params {
-        members.push(("params", params));
-    }
-    RawValue::from_string(message::object(members)).expect("made of JSON texts")
-}
-
-fn same(before: &RawValue, now: &RawValue) -> bool {
-    let value = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
-    value(before) == value(now)
-}
-
-/// What a server is told whose question nobody is asked: an unanswered form is a closed one.
-fn refusal(request: &Request, error: ErrorObject) -> Result<Box<RawValue>, ErrorObject> {
-    if request.method == "elicitation/create" && error.code == code::METHOD_NOT_FOUND {
-        let closed = RawValue::from_string("{\"action\":\"cancel\"}".to_owned());
-        return Ok(closed.expect("valid JSON"));
-    }
-    Err(error)
 }

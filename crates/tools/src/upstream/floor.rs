@@ -106,6 +106,11 @@ impl Floor {
         }
     }
 
+    /// Whether no tool is being called.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.lock().values().any(|waiting| waiting.is_call)
+    }
+
     /// Nothing will come any more.
     pub(super) fn close(&self) {
         self.lock().clear();

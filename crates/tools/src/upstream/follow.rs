@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use worker::{CallToolResult, Context, Reporter, Step, ToolError, pause};
 
-use super::call::{Call, stopped};
+use super::asking::stopped;
+use super::call::Call;
 use super::fault::Fault;
 use super::message;
 use super::outcome::Outcome;

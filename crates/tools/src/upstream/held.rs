@@ -42,6 +42,11 @@ impl Holding {
         self.lock().remove(&task)
     }
 
+    /// Whether none is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Takes those that have waited for longer than this.
     pub(super) fn overdue(&self, hold: Duration) -> Vec<Held> {
         let mut held = self.lock();

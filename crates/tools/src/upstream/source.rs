@@ -1,12 +1,12 @@
 //! One upstream: kept connected, listed and offered for as long as the worker runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use worker::{Tool, ToolError, ToolSet, ToolSpec};
+use worker::{ToolError, ToolSet, ToolSpec};
 
 use super::config::UpstreamConfig;
 use super::fault::Fault;
@@ -15,7 +15,7 @@ use super::held::Holding;
 use super::http::Http;
 use super::link::{Link, Transport};
 use super::list::list;
-use super::tool::UpstreamTool;
+use super::offers::Offers;
 use super::{listen, pipe};
 
 /// Between two tries to reach it: doubles from the first to the second.
@@ -35,13 +35,22 @@ pub(super) struct Source {
     pub(super) holding: Holding,
     http: Option<Arc<Http>>,
     /// The program that supervises its process; the worker's own if not said.
-    pub(super) supervisor: Option<std::path::PathBuf>,
+    supervisor: Option<PathBuf>,
     link: watch::Sender<Option<Arc<Link>>>,
     again: Notify,
+    /// Another one takes its place, or none does: it ends when its calls have.
+    pub(super) retired: CancellationToken,
 }
 
+/// What is said of a source whenever it changes.
+pub(super) type Tell<'a> = &'a (dyn Fn(&str, Result<(), String>) + Send + Sync);
+
 impl Source {
-    pub(super) fn new(config: UpstreamConfig, adjust: Adjust) -> Result<Self, String> {
+    pub(super) fn new(
+        config: UpstreamConfig,
+        adjust: Adjust,
+        supervisor: Option<PathBuf>,
+    ) -> Result<Self, String> {
         let http = match &config.url {
             Some(_) => Some(Arc::new(Http::new(&config, config.timeout)?)),
             None => None,
@@ -51,9 +60,10 @@ impl Source {
             adjust,
             holding: Holding::default(),
             http,
-            supervisor: None,
+            supervisor,
             link: watch::Sender::new(None),
             again: Notify::new(),
+            retired: CancellationToken::new(),
         })
     }
 
@@ -82,43 +92,61 @@ impl Source {
         self.again.notify_one();
     }
 
-    /// Keeps connected and offered until `shutdown`. `tell` hears how it goes, whenever that
-    /// changes.
+    /// Keeps connected and offered until `shutdown`, or until it has retired and its last call
+    /// has ended.
     pub(super) async fn run(
         self: &Arc<Self>,
         tools: &ToolSet,
+        offers: &Offers,
         shutdown: &CancellationToken,
-        tell: &(dyn Fn(&str, Result<(), String>) + Send + Sync),
+        tell: Tell<'_>,
     ) {
-        let mut offered = Offered::default();
         let mut wait = RETRY.0;
-        while !shutdown.is_cancelled() {
+        let over = async {
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = self.unused() => {}
+            }
+        };
+        tokio::pin!(over);
+        loop {
             let began = std::time::Instant::now();
             let why = tokio::select! {
-                why = self.connected(tools, &mut offered, tell) => why,
-                () = shutdown.cancelled() => break,
+                biased;
+                () = &mut over => break,
+                why = self.connected(tools, offers, tell) => why,
             };
-            let link = self.link.send_replace(None);
-            if let Some(link) = link {
+            if let Some(link) = self.link.send_replace(None) {
                 link.broken.cancel();
             }
-            tracing::warn!(
-                upstream.name = self.name(),
-                error = why,
-                "an upstream cannot be used"
-            );
-            tell(self.name(), Err(why));
+            if !self.retired.is_cancelled() {
+                tell(self.name(), Err(why));
+            }
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = shutdown.cancelled() => break,
+                () = &mut over => break,
             }
             wait = (wait * 2).min(RETRY.1);
         }
-        if let Some(link) = self.link.send_replace(None) {
+        let link = self.link.send_replace(None);
+        if let Some(link) = link {
             link.leave().await;
+        }
+    }
+
+    /// Waits until it has retired and nothing is under way.
+    async fn unused(&self) {
+        self.retired.cancelled().await;
+        loop {
+            // A call takes up its connection within an instant of being begun.
+            tokio::time::sleep(LOOK).await;
+            let link = self.link.borrow().clone();
+            if self.holding.is_empty() && link.is_none_or(|link| link.floor.is_quiet()) {
+                return;
+            }
         }
     }
 
@@ -126,17 +154,17 @@ impl Source {
     async fn connected(
         self: &Arc<Self>,
         tools: &ToolSet,
-        offered: &mut Offered,
-        tell: &(dyn Fn(&str, Result<(), String>) + Send + Sync),
+        offers: &Offers,
+        tell: Tell<'_>,
     ) -> String {
         let floor = Floor::default();
         match &self.http {
             Some(http) => {
                 let transport = Transport::Http(Arc::clone(http));
-                self.serve(transport, self.config.protocol, floor, tools, offered, tell)
+                self.serve(transport, self.config.protocol, floor, tools, offers, tell)
                     .await
             }
-            None => self.with_process(tools, offered, tell).await,
+            None => self.with_process(tools, offers, tell).await,
         }
     }
 
@@ -144,8 +172,8 @@ impl Source {
     async fn with_process(
         self: &Arc<Self>,
         tools: &ToolSet,
-        offered: &mut Offered,
-        tell: &(dyn Fn(&str, Result<(), String>) + Send + Sync),
+        offers: &Offers,
+        tell: Tell<'_>,
     ) -> String {
         use super::config::Protocol;
         let mut protocol = self.config.protocol;
@@ -161,12 +189,8 @@ impl Source {
             let _stop = stop.clone().drop_guard();
             let bytes_max = self.config.message_bytes_max;
             let running = pipe::run(command, talk, floor.clone(), bytes_max, stop.clone());
-            let mut greeted = false;
             let why = {
-                let tell = |name: &str, how: Result<(), String>| {
-                    tell(name, how);
-                };
-                let serving = self.serve(transport, protocol, floor, tools, offered, &tell);
+                let serving = self.serve(transport, protocol, floor, tools, offers, tell);
                 tokio::pin!(running);
                 tokio::select! {
                     why = serving => {
@@ -177,8 +201,7 @@ impl Source {
                     why = &mut running => why,
                 }
             };
-            greeted |= self.link.borrow().is_some();
-            if greeted || protocol != Protocol::Auto {
+            if self.link.borrow().is_some() || protocol != Protocol::Auto {
                 return why;
             }
             // Some older ones end at a greeting that they do not know.
@@ -193,8 +216,8 @@ impl Source {
         protocol: super::config::Protocol,
         floor: Floor,
         tools: &ToolSet,
-        offered: &mut Offered,
-        tell: &(dyn Fn(&str, Result<(), String>) + Send + Sync),
+        offers: &Offers,
+        tell: Tell<'_>,
     ) -> String {
         let greeting = Link::greet(transport, floor, protocol, self.config.timeout);
         let link = match greeting.await {
@@ -202,7 +225,7 @@ impl Source {
             Err(fault) => return fault.text(),
         };
         self.link.send_replace(Some(Arc::clone(&link)));
-        let listing = self.list_again_and_again(&link, tools, offered, tell);
+        let listing = self.list_again_and_again(&link, tools, offers, tell);
         tokio::select! {
             why = listing => why,
             () = link.broken.cancelled() => Fault::Expired.text(),
@@ -215,13 +238,15 @@ impl Source {
         self: &Arc<Self>,
         link: &Arc<Link>,
         tools: &ToolSet,
-        offered: &mut Offered,
-        tell: &(dyn Fn(&str, Result<(), String>) + Send + Sync),
+        offers: &Offers,
+        tell: Tell<'_>,
     ) -> String {
         loop {
             match list(link, self.config.timeout).await {
+                // Its successor says what there is.
+                Ok(_) if self.retired.is_cancelled() => std::future::pending().await,
                 Ok(listed) => {
-                    let problems = offered.replace(self, listed, tools);
+                    let problems = offers.replace(self, listed, tools);
                     for problem in &problems {
                         tracing::warn!(
                             upstream.name = self.name(),
@@ -232,7 +257,7 @@ impl Source {
                     tracing::debug!(
                         upstream.name = self.name(),
                         revision = link.version(),
-                        tools = offered.specs.len(),
+                        tools = offers.count(self.name()),
                         "tools of an upstream listed"
                     );
                     tell(self.name(), Ok(()));
@@ -256,69 +281,5 @@ impl Source {
                 held.exchange.cancel("nobody has answered").await;
             }
         }
-    }
-}
-
-/// The tools that are offered just now, by their names here.
-#[derive(Default)]
-struct Offered {
-    specs: BTreeMap<String, String>,
-}
-
-impl Offered {
-    /// Offers what is listed, and nothing else; says what cannot be.
-    fn replace(
-        &mut self,
-        source: &Arc<Source>,
-        listed: super::list::Listed,
-        tools: &ToolSet,
-    ) -> Vec<String> {
-        let mut problems = listed.problems;
-        let mut now = BTreeSet::new();
-        for definition in listed.tools {
-            let own = source.config.tools.get(&definition.name);
-            if own.is_some_and(|tool| tool.hide) {
-                continue;
-            }
-            let tool = match UpstreamTool::new(source, definition) {
-                Ok(tool) => tool,
-                Err(problem) => {
-                    problems.push(problem);
-                    continue;
-                }
-            };
-            let spec = tool.spec();
-            let name = spec.name().to_owned();
-            if tools.contains(&name) && !self.specs.contains_key(&name) {
-                problems.push(format!("tool {name}: another source has one of this name"));
-                continue;
-            }
-            if !now.insert(name.clone()) {
-                problems.push(format!("tool {name} is listed twice"));
-                continue;
-            }
-            let text = serde_json::to_string(&spec).unwrap_or_default();
-            if self.specs.get(&name) == Some(&text) {
-                continue;
-            }
-            match tools.insert(Arc::new(tool)) {
-                Ok(()) => drop(self.specs.insert(name, text)),
-                Err(problem) => {
-                    now.remove(&name);
-                    problems.push(problem.to_string());
-                }
-            }
-        }
-        let gone: Vec<String> = self
-            .specs
-            .keys()
-            .filter(|name| !now.contains(*name))
-            .cloned()
-            .collect();
-        for name in gone {
-            tools.remove(&name);
-            self.specs.remove(&name);
-        }
-        problems
     }
 }

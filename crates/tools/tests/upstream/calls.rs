@@ -351,3 +351,35 @@ async fn a_list_is_read_again_at_intervals() {
         .until(|tools, _| tools.contains("up_b") && !tools.contains("up_a"))
         .await;
 }
+
+#[tokio::test]
+async fn changed_settings_take_effect_without_ending_a_call() {
+    let old = legacy(
+        json!([tool("t", json!({})), tool("u", json!({}))]),
+        |_: &Seen| Reply::held([]),
+    )
+    .await;
+    let new = legacy(json!([tool("t", json!({}))]), text).await;
+    let world = World::of(&old.url).await;
+    let changing = async {
+        old.until(|seen| seen.iter().any(|s| s.method() == "tools/call"))
+            .await;
+        let wanted = tools::upstream::Wanted::plain(config(&new.url));
+        world.upstreams.set(vec![wanted.clone()]).unwrap();
+        world.until(|tools, _| !tools.contains("up_u")).await;
+        // Again the same: nothing is greeted anew.
+        world.upstreams.set(vec![wanted]).unwrap();
+        world.kit("up_t").run().await.result().unwrap();
+        assert_eq!(new.of("initialize").len(), 1);
+        let call = old.of("tools/call").pop().unwrap();
+        old.say(&call.result(json!({ "content": [] })));
+    };
+    let (run, ()) = tokio::join!(world.kit("up_t").run(), changing);
+    run.result().unwrap();
+    old.until(|seen| seen.iter().any(|s| s.verb == "DELETE"))
+        .await;
+    world.upstreams.set(Vec::new()).unwrap();
+    world
+        .until(|tools, told| tools.is_empty() && told.is_none())
+        .await;
+}

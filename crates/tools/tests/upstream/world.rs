@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tools::upstream::{UpstreamConfig, Upstreams};
+use tools::upstream::{UpstreamConfig, Upstreams, Wanted};
 use worker::testkit::Kit;
 use worker::{Tool, ToolSet};
 
 /// Running upstreams, until dropped.
 pub struct World {
     pub tools: ToolSet,
+    pub upstreams: Arc<Upstreams>,
     told: Arc<Mutex<BTreeMap<String, Result<(), String>>>>,
     shutdown: CancellationToken,
     running: JoinSet<()>,
@@ -28,19 +29,27 @@ pub fn config(url: &str) -> UpstreamConfig {
 
 impl World {
     pub fn start(configs: Vec<UpstreamConfig>) -> Self {
-        let upstreams = Upstreams::new(configs, Arc::new(|_, _| {})).unwrap();
+        let upstreams = Arc::new(Upstreams::new());
+        let wanted = configs.into_iter().map(Wanted::plain).collect();
+        upstreams.set(wanted).unwrap();
         let (tools, shutdown) = (ToolSet::new(), CancellationToken::new());
         let told: Arc<Mutex<BTreeMap<String, Result<(), String>>>> = Arc::default();
         let mut running = JoinSet::new();
         let (set, until, heard) = (tools.clone(), shutdown.clone(), Arc::clone(&told));
+        let shared = Arc::clone(&upstreams);
         running.spawn(async move {
-            let tell = |name: &str, how: Result<(), String>| {
-                heard.lock().unwrap().insert(name.to_owned(), how);
+            let tell = |name: &str, how: Option<Result<(), String>>| {
+                let mut heard = heard.lock().unwrap();
+                match how {
+                    Some(how) => drop(heard.insert(name.to_owned(), how)),
+                    None => drop(heard.remove(name)),
+                }
             };
-            upstreams.run(&set, &until, tell).await;
+            shared.run(&set, &until, tell).await;
         });
         Self {
             tools,
+            upstreams,
             told,
             shutdown,
             running,
