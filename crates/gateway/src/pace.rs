@@ -13,7 +13,7 @@ use protocol::TaskId;
 use queue::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::Task;
+use store::{Lookup, Task};
 use tokio::time::Instant;
 
 use crate::Shared;
@@ -239,26 +239,29 @@ pub(crate) enum Came {
 ///
 /// # Errors
 /// 429 when so many early polls of this caller are held already.
-pub(crate) async fn admit(shared: &Shared, caller: &Caller, id: TaskId) -> Result<Came, Error> {
+pub(crate) async fn admit(shared: &Shared, caller: &Caller, id: TaskId) -> Result<Admitted, Error> {
     let pace = &shared.pace;
     let pacing = shared.config.pacing;
     if pacing == Pacing::Off {
-        return Ok(Came::InTime);
+        return Ok(Came::InTime.into());
     }
     let key = pace.key(caller);
     let Some(shown) = pace.early(id, key) else {
-        return Ok(Came::InTime);
+        return Ok(Came::InTime.into());
     };
     if pacing == Pacing::Observe {
         pace.count(caller, "early");
-        return Ok(Came::Early);
+        return Ok(Came::Early.into());
     }
     let limits = &shared.config.limits;
     let bounds = (limits.held_polls_max, limits.held_polls_of_principal_max);
     match pace.hold(key, bounds) {
         Early::Held(_place) => {
             pace.count(caller, "held");
-            wait(shared, caller, id, shown).await?;
+            return Ok(Admitted {
+                came: Came::Early,
+                seen: wait(shared, caller, id, shown).await?,
+            });
         }
         Early::Answered => pace.count(caller, "early"),
         Early::Refused => {
@@ -268,22 +271,29 @@ pub(crate) async fn admit(shared: &Shared, caller: &Caller, id: TaskId) -> Resul
             });
         }
     }
-    Ok(Came::Early)
+    Ok(Came::Early.into())
 }
 
-/// Until the task changes, the interval is over, or this process ends.
-async fn wait(shared: &Shared, caller: &Caller, id: TaskId, shown: Shown) -> Result<(), Error> {
+/// Until the task changes, the interval is over, or this process ends. Answers with the task where it
+/// was read and nobody told of a change since: `None` = read it.
+async fn wait(
+    shared: &Shared,
+    caller: &Caller,
+    id: TaskId,
+    shown: Shown,
+) -> Result<Option<Lookup>, Error> {
     // Interest first, then the look: a change in between is seen by one or the other.
     let mut watch = shared.queue.watch(id).await;
-    let changed = match shared.store.get(&caller.principal, id).await? {
-        store::Lookup::Found(task) => State::of(&task) != shown.state,
-        store::Lookup::Expired { .. } | store::Lookup::Unknown => true,
+    let seen = shared.store.get(&caller.principal, id).await?;
+    let changed = match &seen {
+        Lookup::Found(task) => State::of(task) != shown.state,
+        Lookup::Expired { .. } | Lookup::Unknown => true,
     };
     if changed {
-        return Ok(());
+        return Ok(Some(seen));
     }
     let until = shown.until.min(Instant::now() + shared.config.pace_max);
-    let mut connected = shared.queue.connected();
+    let (mut connected, hears) = (shared.queue.connected(), shared.queue.connected());
     let deaf = async {
         // Nobody tells what changes while Redis is away: the poll is answered so much sooner.
         if connected.wait_for(|up| !*up).await.is_ok() {
@@ -295,13 +305,28 @@ async fn wait(shared: &Shared, caller: &Caller, id: TaskId, shown: Shown) -> Res
         tokio::select! {
             biased;
             event = watch.next() => match event {
-                Event::Changed | Event::Reconnected => return Ok(()),
+                Event::Changed | Event::Reconnected => return Ok(None),
                 Event::Progress(_) => {}
             },
-            () = tokio::time::sleep_until(until) => return Ok(()),
-            () = &mut deaf => return Ok(()),
-            () = shared.closing.cancelled() => return Ok(()),
+            () = &mut deaf => return Ok(None),
+            () = tokio::time::sleep_until(until) => break,
+            () = shared.closing.cancelled() => break,
         }
+    }
+    let told = *hears.borrow();
+    Ok(told.then_some(seen))
+}
+
+/// A poll that may be answered.
+pub(crate) struct Admitted {
+    pub(crate) came: Came,
+    /// The task, if it was read already: a poll that was held need not read it twice.
+    pub(crate) seen: Option<Lookup>,
+}
+
+impl From<Came> for Admitted {
+    fn from(came: Came) -> Self {
+        Self { came, seen: None }
     }
 }
 

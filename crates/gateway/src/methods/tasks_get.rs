@@ -17,12 +17,16 @@ pub(crate) async fn get(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     let params = TaskIdParams::parse(call.params())?;
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
-    let came = pace::admit(shared, &call.caller, id).await?;
-    match shared.store.get(&call.caller.principal, id).await? {
+    let admitted = pace::admit(shared, &call.caller, id).await?;
+    let lookup = match admitted.seen {
+        Some(seen) => seen,
+        None => shared.store.get(&call.caller.principal, id).await?,
+    };
+    match lookup {
         Lookup::Found(task) => {
             let seen = view::task(shared, &task)?;
             let interval = Duration::from_millis(seen.poll_interval_ms);
-            pace::answered(shared, (&call.caller, came), &task, interval);
+            pace::answered(shared, (&call.caller, admitted.came), &task, interval);
             Ok(Reply::Result {
                 json: tasks::write_detailed(&seen, &shared.meta),
                 mark: view::fetched(&task),

@@ -85,10 +85,14 @@ async fn an_early_poll_is_answered_when_the_interval_is_over() {
     let world = World::with(config).await;
     let alice = world.client("alice");
     let id = alice.start("task", json!({})).await.unwrap();
+    let reads = "mcp_tasks_store_reads_together_sum";
+    let before = world.metric(reads);
     for _ in 0..3 {
         assert_eq!(alice.get(&id).await.unwrap()["status"], "working");
     }
     assert_eq!(polls(&world, "held"), 2);
+    let each = world.metric(reads) - before;
+    assert_eq!(each, 3.0, "a poll that is held reads once, as any other");
 }
 
 #[tokio::test]
