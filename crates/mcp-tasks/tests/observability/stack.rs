@@ -22,7 +22,7 @@ purge_interval = "1s"
 pub struct Stack {
     pub cluster: Cluster,
     pub redis: Redis,
-    _database: Database,
+    pub database: Database,
     _ledger: Temp,
 }
 
@@ -56,7 +56,7 @@ impl Stack {
         Stack {
             cluster,
             redis,
-            _database: database,
+            database,
             _ledger: ledger,
         }
     }
