@@ -1,10 +1,14 @@
-//! Tools we ship: for now the demo tools that tell the story, on the public API alone.
+//! Tools we ship, on the public API alone: those that a tools file declares, and the demo tools
+//! that tell the story.
 //!
 //! Architecture invariant: this crate never touches the store or the queue.
 
 mod build_report;
+mod command;
+pub mod file;
 mod reindex_corpus;
 mod run_suite;
+pub mod upstream;
 
 use std::sync::Arc;
 

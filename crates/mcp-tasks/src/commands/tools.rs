@@ -1,5 +1,6 @@
 //! `mcp-tasks tools`: what is served, and taking a tool out of service without a deploy.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -16,6 +17,19 @@ pub enum Command {
     List {
         #[command(flatten)]
         operator: Options,
+    },
+    /// Show the policy of a tool of the tools file, and where each value comes from.
+    Show {
+        /// The tool.
+        name: String,
+        /// The tools file; else the one that the settings name (`tools.file`).
+        #[arg(long)]
+        tools: Option<PathBuf>,
+        #[command(flatten)]
+        settings: crate::Settings,
+        /// `table` for eyes, `json` for programs.
+        #[arg(long, value_enum, default_value_t)]
+        output: operator::Output,
     },
     /// Take no new calls of a tool, begin no new jobs of it, or both. What runs goes on.
     Pause {
@@ -67,6 +81,15 @@ impl Scope {
 /// When it cannot.
 pub fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Show {
+            name,
+            tools,
+            settings,
+            output,
+        } => {
+            let file = super::tools_file::named(tools, &settings)?;
+            super::tools_file::show(&name, &file, output)
+        }
         Command::List { operator } => operator::run(&operator, true, list),
         Command::Pause {
             name,

@@ -1,27 +1,60 @@
 //! `mcp-tasks worker`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tools::upstream::Upstreams;
 use worker::ToolSet;
 
-use super::{Failure, neighbours};
-use crate::config::{Config, Fixtures, Tools};
-use crate::{lifecycle, monitor};
+use super::{Failure, neighbours, tools_file};
+use crate::config::{self, Fixtures, Tools};
+use crate::metrics::Metrics;
+use crate::{Settings, lifecycle, monitor};
+
+/// What to run.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    settings: Settings,
+    /// The tools file, instead of `tools.file` of the settings.
+    #[arg(long)]
+    tools: Option<PathBuf>,
+}
 
 /// Runs tools until a signal, then drains.
 ///
 /// # Errors
 /// When it cannot start.
-pub fn run(config: Config) -> Result<ExitCode, Failure> {
+pub fn run(options: Options) -> Result<ExitCode, Failure> {
+    let mut config = config::load(options.settings.config.as_deref())?;
+    config.tools.file = options.tools.or(config.tools.file);
     lifecycle::run(config, "mcp-tasks-worker", |process| async move {
-        let (store, queue) = neighbours(&process, &["tools"]).await?;
         let tools = serve(&process.config.tools)?;
+        let metrics = Metrics::prepared(&process.registry);
+        let upstreams = Arc::new(Upstreams::new());
+        let file = match process.config.tools.file.clone() {
+            Some(file) => {
+                // Before the file is read, so that no wish to read it again ends the process.
+                let again = signal(SignalKind::hangup())?;
+                Some((
+                    tools_file::Served::new(file, tools.clone(), Arc::clone(&upstreams), metrics)?,
+                    again,
+                ))
+            }
+            None => None,
+        };
+        if tools.is_empty() && file.is_none() {
+            tracing::warn!("no tools to serve: set tools.file, or link tools of your own");
+        }
+        let (store, queue) = neighbours(&process, &["tools"]).await?;
         let worker = worker::Worker::new(
             process.config.worker.clone(),
             store.clone(),
             queue.clone(),
-            tools,
+            tools.clone(),
             &process.registry,
             process.health.clone(),
         );
@@ -32,9 +65,28 @@ pub fn run(config: Config) -> Result<ExitCode, Failure> {
             drained.cancel();
             worked
         };
-        let (worked, ()) = tokio::join!(working, watching);
-        Ok(worked?)
+        // Calls end with their connections, so these outlive the worker's last job.
+        let connecting = upstreams.run(&tools, &drained, tell);
+        let following = async {
+            match file {
+                Some((served, again)) => served.follow(again).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            (worked, (), ()) = async { tokio::join!(working, watching, connecting) } => Ok(worked?),
+            () = following => Err("signals cannot be heard any more".into()),
+        }
     })
+}
+
+/// How an upstream server goes.
+fn tell(upstream: &str, how: Option<Result<(), String>>) {
+    match how {
+        Some(Ok(())) => tracing::info!(upstream, "upstream server is connected"),
+        Some(Err(problem)) => tracing::warn!(upstream, problem, "upstream server is not to be had"),
+        None => tracing::info!(upstream, "upstream server is not wanted any more"),
+    }
 }
 
 fn serve(settings: &Tools) -> Result<ToolSet, Failure> {
@@ -61,9 +113,6 @@ fn serve(settings: &Tools) -> Result<ToolSet, Failure> {
     }
     if settings.shell {
         tools.insert(fixtures::shell())?;
-    }
-    if tools.is_empty() {
-        tracing::warn!("no tools to serve: set tools.demo, or link tools of your own");
     }
     Ok(tools)
 }

@@ -1,0 +1,470 @@
+//! `[[command]]`: a program as a tool.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use worker::{Definition, ToolAnnotations, ToolSpec};
+
+use super::policy::{self, From, Layer, POLICY};
+use super::reader::{Key, Section, json};
+use super::schema;
+use crate::command::{Channel, Effects, Output, Program};
+
+pub(super) const COMMAND: &[Key] = &[
+    Key {
+        name: "name",
+        allowed: "1 to 128 of A-Z a-z 0-9 _ . -",
+        text: "The tool's name. Needed",
+    },
+    Key {
+        name: "title",
+        allowed: "a text",
+        text: "For people",
+    },
+    Key {
+        name: "description",
+        allowed: "a text",
+        text: "For models. Needed",
+    },
+    Key {
+        name: "annotations",
+        allowed: "a table of hints: title, readOnlyHint, destructiveHint, idempotentHint, openWorldHint",
+        text: "What clients may assume; see `effects`",
+    },
+    Key {
+        name: "input_schema",
+        allowed: "a JSON Schema of type object, as a table or as a JSON text",
+        text: "The call's arguments; without it a call has none",
+    },
+    Key {
+        name: "output_schema",
+        allowed: "a JSON Schema, as a table or as a JSON text",
+        text: "What `structuredContent` looks like; a result that does not fit fails the task",
+    },
+    Key {
+        name: "version",
+        allowed: "a number from 1",
+        text: "The tool's version (1): a new one when tasks of the old one cannot be gone on with",
+    },
+    Key {
+        name: "resumes",
+        allowed: "a list of older versions",
+        text: "Versions whose tasks this one can go on with",
+    },
+    Key {
+        name: "program",
+        allowed: "the path of an executable file, or its name on the PATH",
+        text: "What to run, never through a shell; a relative path is relative to this file. Needed",
+    },
+    Key {
+        name: "arguments",
+        allowed: "a list of texts",
+        text: "The program's first arguments, the same at every call",
+    },
+    Key {
+        name: "flags",
+        allowed: "a table: name of an argument = \"--flag\"",
+        text: "Arguments of the call that go onto the command line: `--flag=value`, or `-f value`; true is the flag alone, false is nothing, a list is a flag for each",
+    },
+    Key {
+        name: "positional",
+        allowed: "a list of names of arguments",
+        text: "Arguments of the call whose values are the last words of the command line",
+    },
+    Key {
+        name: "separator",
+        allowed: "a text like \"--\", or \"\" for none",
+        text: "The word before the positional ones (`\"--\"`): what comes after it is no flag, whatever it begins with. Without one, a value that begins with `-` is refused",
+    },
+    Key {
+        name: "stdin",
+        allowed: "true or false",
+        text: "Whether the arguments are on standard input, as JSON (true)",
+    },
+    Key {
+        name: "env",
+        allowed: "a table of texts",
+        text: "Variables of its environment",
+    },
+    Key {
+        name: "env_pass",
+        allowed: "a list of names of variables",
+        text: "Variables of the worker's environment that it may see as well",
+    },
+    Key {
+        name: "secret_env",
+        allowed: "a table: name of a variable = path of a file",
+        text: "Variables whose values are read from files at every start",
+    },
+    Key {
+        name: "dir",
+        allowed: "the path of a folder",
+        text: "Its working folder (this file's)",
+    },
+    Key {
+        name: "output",
+        allowed: "\"text\" or \"json\"",
+        text: "What standard output is: a text, or JSON that becomes `structuredContent`. `\"json\"` if there is an `output_schema`, else `\"text\"`",
+    },
+    Key {
+        name: "protocol",
+        allowed: "\"none\", \"stdout\" or \"fd3\"",
+        text: "Whether it speaks the [line protocol](#the-line-protocol), and where",
+    },
+    Key {
+        name: "effects",
+        allowed: "\"by_hints\", \"none\", \"repeatable\" or \"once\"",
+        text: "What a run does outside, and so [what follows when its end is unknown](#when-the-end-is-unknown). By the annotations: `\"none\"` if `readOnlyHint`, `\"repeatable\"` if `idempotentHint`, else `\"once\"`",
+    },
+    Key {
+        name: "grace",
+        allowed: "a duration like \"2s\"",
+        text: "From SIGTERM to SIGKILL; ¾ of `worker.stop_grace`, which is also the most",
+    },
+    Key {
+        name: "memory_bytes_max",
+        allowed: "a number of bytes, at least 1048576",
+        text: "Address space of each of its processes (`RLIMIT_AS`)",
+    },
+    Key {
+        name: "output_bytes_max",
+        allowed: "a number of bytes",
+        text: "What it may write to standard output (262144)",
+    },
+    Key {
+        name: "retry_exit_codes",
+        allowed: "a list of exit codes from 1 to 255",
+        text: "Exit codes that mean *it did not happen, try again later*",
+    },
+    Key {
+        name: "policy",
+        allowed: "a table of policy keys",
+        text: "What differs from `[defaults]`; see [policies](#policies)",
+    },
+];
+
+const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// Less, and no program starts.
+const MEMORY_BYTES_MIN: u64 = 1024 * 1024;
+
+/// What became of a section.
+pub(super) struct Read {
+    pub(super) program: Program,
+    pub(super) policy: Vec<policy::Effective>,
+}
+
+/// Reads one section; `None` when it has problems, all of which were told.
+pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) -> Option<Read> {
+    let name: Option<String> = section.require("name");
+    let input = schema::read(&section, "input_schema");
+    let output_schema = schema::read(&section, "output_schema");
+    let known = input.as_ref().map(|schema| schema.names());
+    let known = known.unwrap_or_default();
+    let annotations = annotations(&section);
+    let effects = effects(&section, annotations.as_ref());
+    let policy_table = section.table("policy", POLICY);
+    let own = policy_table.as_ref().map(Layer::read).unwrap_or_default();
+    let layers = [(From::Defaults, defaults), (From::Tool, &own)];
+    let (policy, shown) = policy::effective(&layers);
+    let empty = serde_json::json!({ "type": "object", "additionalProperties": false });
+    let schema_json = input.as_ref().map_or(&empty, |schema| &schema.json);
+    let mut definition = Definition::new(name.clone().unwrap_or_default(), schema_json);
+    definition.title = section.take("title");
+    definition.description = section.require("description");
+    definition.annotations = annotations;
+    if let Some(schema) = &output_schema {
+        definition = definition.with_output_schema(&schema.json);
+    }
+    if let Some(name) = &name {
+        if let Err(problem) = definition.check() {
+            let about_name = problem.starts_with("tool name");
+            let key = if about_name { "name" } else { "input_schema" };
+            section.problem(section.at(key), key, problem);
+        }
+        policy::check(&section, name, &policy, &layers);
+        if let Some(argument) = &policy.idempotency_key_argument
+            && own.says("idempotency_key_argument")
+        {
+            let at = section.at("policy");
+            argument_is_known(
+                &section,
+                at,
+                "policy.idempotency_key_argument",
+                argument,
+                &known,
+            );
+        }
+    }
+    let mut spec = ToolSpec::new(definition);
+    spec.policy = policy;
+    spec.version = section.take("version").unwrap_or(1);
+    spec.resumes = section.take("resumes").unwrap_or_default();
+    if spec.version < 1 {
+        section.problem(section.at("version"), "version", "must be at least 1");
+    }
+    let output = match section.take::<String>("output").as_deref() {
+        None if output_schema.is_some() => Output::Json,
+        None | Some("text") => Output::Text,
+        Some("json") => Output::Json,
+        Some(_) => {
+            wrong_word(&section, "output");
+            Output::Text
+        }
+    };
+    if output == Output::Text && output_schema.is_some() {
+        let problem = "must be \"json\" where there is an output_schema";
+        section.problem(section.at("output"), "output", problem);
+    }
+    let channel = match section.take::<String>("protocol").as_deref() {
+        None | Some("none") => None,
+        Some("stdout") => Some(Channel::Stdout),
+        Some("fd3") => Some(Channel::Fd3),
+        Some(_) => {
+            wrong_word(&section, "protocol");
+            None
+        }
+    };
+    let dir = section.take::<PathBuf>("dir").map(|dir| folder.join(dir));
+    if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
+        let problem = format!("{} is no folder", dir.display());
+        section.problem(section.at("dir"), "dir", problem);
+    }
+    let program = section
+        .require::<PathBuf>("program")
+        .and_then(|program| executable(&section, folder, &program));
+    let flags: BTreeMap<String, String> = section.take("flags").unwrap_or_default();
+    let positional: Vec<String> = section.take("positional").unwrap_or_default();
+    for (argument, flag) in &flags {
+        let at = section.at("flags");
+        argument_is_known(&section, at, "flags", argument, &known);
+        if !flag.starts_with('-') || flag.contains([' ', '=', '\0']) {
+            let problem = format!("{flag:?} is no flag: one word that begins with -");
+            section.problem(at, "flags", problem);
+        }
+    }
+    for argument in &positional {
+        argument_is_known(
+            &section,
+            section.at("positional"),
+            "positional",
+            argument,
+            &known,
+        );
+    }
+    let stdin = section.take("stdin").unwrap_or(true);
+    if channel.is_some() && !stdin {
+        let problem = "must be true where there is a protocol: replies come that way";
+        section.problem(section.at("stdin"), "stdin", problem);
+    }
+    let memory_bytes_max: Option<u64> = section.take("memory_bytes_max");
+    if memory_bytes_max.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN) {
+        let problem = format!("must be at least {MEMORY_BYTES_MIN}");
+        section.problem(section.at("memory_bytes_max"), "memory_bytes_max", problem);
+    }
+    let retry_exit_codes: Vec<u8> = section.take("retry_exit_codes").unwrap_or_default();
+    if retry_exit_codes.contains(&0) {
+        let problem = "0 is success; allowed: a list of exit codes from 1 to 255";
+        section.problem(section.at("retry_exit_codes"), "retry_exit_codes", problem);
+    }
+    let program = Program {
+        spec,
+        program: program.unwrap_or_default(),
+        arguments: section.take("arguments").unwrap_or_default(),
+        flags: flags.into_iter().collect(),
+        positional,
+        separator: section.take("separator").unwrap_or_else(|| "--".to_owned()),
+        stdin,
+        env: environment(&section),
+        secret_env: secrets(&section, folder),
+        dir: dir.unwrap_or_else(|| folder.to_owned()),
+        output,
+        output_schema: output_schema.map(|schema| schema.validator),
+        channel,
+        effects,
+        grace: section
+            .take::<humantime_serde::Serde<Duration>>("grace")
+            .map(humantime_serde::Serde::into_inner),
+        memory_bytes_max,
+        output_bytes_max: section.take("output_bytes_max").unwrap_or(OUTPUT_BYTES_MAX),
+        retry_exit_codes,
+    };
+    section.finish();
+    name.map(|_| Read {
+        program,
+        policy: shown,
+    })
+}
+
+fn wrong_word(section: &Section<'_, '_>, key: &'static str) {
+    let allowed = COMMAND.iter().find(|known| known.name == key);
+    let allowed = allowed.map_or("", |known| known.allowed);
+    section.problem(section.at(key), key, format!("allowed: {allowed}"));
+}
+
+fn argument_is_known(
+    section: &Section<'_, '_>,
+    at: usize,
+    key: &str,
+    argument: &str,
+    known: &[String],
+) {
+    if !known.iter().any(|name| name == argument) {
+        let names = match known {
+            [] => "it has none".to_owned(),
+            known => format!("it has {}", known.join(", ")),
+        };
+        let problem = format!("\"{argument}\" is no property of input_schema; {names}");
+        section.problem(at, key, problem);
+    }
+}
+
+const HINTS: &[Key] = &[
+    hint("title"),
+    hint("readOnlyHint"),
+    hint("destructiveHint"),
+    hint("idempotentHint"),
+    hint("openWorldHint"),
+];
+
+const fn hint(name: &'static str) -> Key {
+    Key {
+        name,
+        allowed: "true or false (title: a text)",
+        text: "",
+    }
+}
+
+fn annotations(section: &Section<'_, '_>) -> Option<ToolAnnotations> {
+    let table = section.table("annotations", HINTS)?;
+    let annotations = ToolAnnotations {
+        title: table.take("title"),
+        read_only_hint: table.take("readOnlyHint"),
+        destructive_hint: table.take("destructiveHint"),
+        idempotent_hint: table.take("idempotentHint"),
+        open_world_hint: table.take("openWorldHint"),
+        ..ToolAnnotations::default()
+    };
+    table.finish();
+    Some(annotations)
+}
+
+fn effects(section: &Section<'_, '_>, annotations: Option<&ToolAnnotations>) -> Effects {
+    let hints =
+        |hint: fn(&ToolAnnotations) -> Option<bool>| annotations.and_then(hint).unwrap_or_default();
+    match section.take::<String>("effects").as_deref() {
+        Some("none") => Effects::None,
+        Some("repeatable") => Effects::Repeatable,
+        Some("once") => Effects::Once,
+        None | Some("by_hints") => match () {
+            () if hints(|hints| hints.read_only_hint) => Effects::None,
+            () if hints(|hints| hints.idempotent_hint) => Effects::Repeatable,
+            () => Effects::Once,
+        },
+        Some(_) => {
+            wrong_word(section, "effects");
+            Effects::Once
+        }
+    }
+}
+
+/// The program's file, if there is one that can be run.
+fn executable(section: &Section<'_, '_>, folder: &Path, program: &Path) -> Option<PathBuf> {
+    let at = section.at("program");
+    let is_path = program.components().count() > 1 || program.is_absolute();
+    let file = if is_path {
+        Some(folder.join(program)).filter(|file| file.exists())
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .map(|dir| dir.join(program))
+            .find(|file| is_executable(file))
+    };
+    let Some(file) = file else {
+        let place = if is_path {
+            format!("{} does not exist", folder.join(program).display())
+        } else {
+            format!("{} is not on the PATH", program.display())
+        };
+        section.problem(at, "program", place);
+        return None;
+    };
+    if !is_executable(&file) {
+        let problem = format!("{} is no executable file", file.display());
+        section.problem(at, "program", problem);
+        return None;
+    }
+    Some(file)
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// What is known of the environment before a call.
+fn environment(section: &Section<'_, '_>) -> Vec<(String, String)> {
+    let set: BTreeMap<String, String> = section.take("env").unwrap_or_default();
+    let passed: Vec<String> = section.take("env_pass").unwrap_or_default();
+    for (key, name) in std::iter::empty()
+        .chain(set.keys().map(|name| ("env", name)))
+        .chain(passed.iter().map(|name| ("env_pass", name)))
+    {
+        variable(section, section.at(key), key, name);
+    }
+    for (name, value) in &set {
+        if value.contains('\0') {
+            let problem = format!("{name}: a variable cannot hold a zero byte");
+            section.problem(section.at("env"), "env", problem);
+        }
+    }
+    let found = passed.into_iter().filter_map(|name| {
+        // One that is not set is not passed.
+        let value = std::env::var_os(&name)?.into_string().ok()?;
+        Some((name, value))
+    });
+    found.chain(set).collect()
+}
+
+fn secrets(section: &Section<'_, '_>, folder: &Path) -> Vec<(String, PathBuf)> {
+    let secrets: BTreeMap<String, PathBuf> = section.take("secret_env").unwrap_or_default();
+    let at = section.at("secret_env");
+    let secrets = secrets.into_iter().map(|(name, file)| {
+        variable(section, at, "secret_env", &name);
+        let file = folder.join(file);
+        if let Err(error) = std::fs::read_to_string(&file) {
+            let problem = format!("{name}: {}: {error}", file.display());
+            section.problem(at, "secret_env", problem);
+        }
+        (name, file)
+    });
+    secrets.collect()
+}
+
+fn variable(section: &Section<'_, '_>, at: usize, key: &str, name: &str) {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        section.problem(at, key, format!("{name:?} is no name of a variable"));
+    } else if name.starts_with("MCP_TASKS_") || name == "TRACEPARENT" {
+        section.problem(at, key, format!("{name} is set by the worker itself"));
+    }
+}
+
+/// The JSON of a key that is a table, or a text that holds JSON.
+pub(super) fn json_of(section: &Section<'_, '_>, key: &'static str) -> Option<Value> {
+    let (value, at) = section.value(key)?;
+    let parsed = match json(value) {
+        Ok(Value::String(text)) => {
+            serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}"))
+        }
+        other => other,
+    };
+    match parsed {
+        Ok(value) => Some(value),
+        Err(problem) => {
+            section.problem(at, key, problem);
+            None
+        }
+    }
+}

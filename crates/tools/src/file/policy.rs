@@ -1,0 +1,365 @@
+//! Policies in layers: the defaults of the code, `[defaults]`, a source's, a tool's.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use worker::ToolPolicy;
+
+use super::reader::{Key, Section, json};
+
+const DURATION: &str = "a duration like \"30s\" or \"5m\"";
+const DURATION_OR_NONE: &str = "a duration like \"30s\" or \"5m\", or \"none\"";
+const BYTES_OR_NONE: &str = "a number of bytes, or \"none\"";
+
+/// The keys of a policy, one to one the fields of `ToolPolicy`.
+pub(super) const POLICY: &[Key] = &[
+    Key {
+        name: "task_support",
+        allowed: "\"none\", \"optional\" or \"required\"",
+        text: "Whether calls may become tasks: never, by deadline, or always (a client without the extension is refused)",
+    },
+    Key {
+        name: "inline_budget",
+        allowed: DURATION_OR_NONE,
+        text: "How long a call is held open for its result before it becomes a task; `\"0s\"` at once, `\"none\"` the gateway's setting",
+    },
+    Key {
+        name: "asks_first",
+        allowed: "true or false",
+        text: "The tool may ask its caller before there is a task",
+    },
+    Key {
+        name: "work_limit",
+        allowed: DURATION,
+        text: "How long all tries together may work; waiting for people does not count",
+    },
+    Key {
+        name: "client_absence",
+        allowed: DURATION,
+        text: "For how long the result is kept for a client that is away",
+    },
+    Key {
+        name: "queue_wait",
+        allowed: DURATION,
+        text: "How long a job may wait for a worker before its TTL suffers",
+    },
+    Key {
+        name: "tries_max",
+        allowed: "a number from 1 to 65535",
+        text: "Tries, the first included",
+    },
+    Key {
+        name: "backoff.first",
+        allowed: DURATION,
+        text: "Pause before the second try; doubles from there",
+    },
+    Key {
+        name: "backoff.max",
+        allowed: DURATION,
+        text: "Pause between tries, at most",
+    },
+    Key {
+        name: "on_lost",
+        allowed: "\"retry\" or \"fail\"",
+        text: "What a lost worker means: another try, or the end (`worker_lost`)",
+    },
+    Key {
+        name: "on_panic",
+        allowed: "\"retry\" or \"fail\"",
+        text: "What a panic of the tool's Rust code means",
+    },
+    Key {
+        name: "retry_codes",
+        allowed: "a list of JSON-RPC error codes",
+        text: "Errors that are worth another try, though the tool says that it failed",
+    },
+    Key {
+        name: "undo_limit",
+        allowed: DURATION,
+        text: "How long one try of one step's undo may take",
+    },
+    Key {
+        name: "undo_tries_max",
+        allowed: "a number from 1 to 65535",
+        text: "Tries of one step's undo, the first included",
+    },
+    Key {
+        name: "ttl",
+        allowed: DURATION_OR_NONE,
+        text: "How long a task lives from its creation; `\"none\"` computed from the other settings",
+    },
+    Key {
+        name: "ttl_max",
+        allowed: DURATION_OR_NONE,
+        text: "Where a TTL ends that grows while people are asked; `\"none\"` never",
+    },
+    Key {
+        name: "input_deadline",
+        allowed: DURATION,
+        text: "How long a question waits for its answer",
+    },
+    Key {
+        name: "alert_after",
+        allowed: DURATION_OR_NONE,
+        text: "A failure that its owner has not read for so long raises an alert; `\"none\"` the setting of cron",
+    },
+    Key {
+        name: "poll_min",
+        allowed: DURATION_OR_NONE,
+        text: "Poll interval, at least; `\"none\"` the gateway's setting",
+    },
+    Key {
+        name: "poll_max",
+        allowed: DURATION_OR_NONE,
+        text: "Poll interval, at most; `\"none\"` the gateway's setting",
+    },
+    Key {
+        name: "idempotency_key_argument",
+        allowed: "the name of an argument",
+        text: "The argument that serves as idempotency key",
+    },
+    Key {
+        name: "required_capabilities",
+        allowed: "a table of client capabilities, as in `_meta`",
+        text: "What the client must be able to do; a call of any other is refused",
+    },
+    Key {
+        name: "argument_bytes_max",
+        allowed: BYTES_OR_NONE,
+        text: "Arguments, at most; `\"none\"` the gateway's setting",
+    },
+    Key {
+        name: "result_bytes_max",
+        allowed: BYTES_OR_NONE,
+        text: "Result, at most; `\"none\"` the worker's setting",
+    },
+];
+
+/// Fields that are stored, and that nothing acts by.
+pub(super) const NOT_YET: [&str; 4] = ["queue", "priority", "concurrency", "scopes"];
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// Nobody said anything.
+    Default,
+    /// `[defaults]`.
+    Defaults,
+    /// What the tool is a part of.
+    Source,
+    /// The tool itself.
+    Tool,
+}
+
+impl From {
+    /// As people read it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Defaults => "defaults",
+            Self::Source => "source",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// One value of a policy in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effective {
+    /// The key, with a dot where it is in a table.
+    pub key: &'static str,
+    /// As in the file; null where nothing is set.
+    pub value: Value,
+    /// Where it comes from.
+    pub from: From,
+    /// And on which line of the file, if it does.
+    pub line: Option<usize>,
+}
+
+/// What one table says of a policy.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layer(BTreeMap<&'static str, Said>);
+
+#[derive(Clone, Debug)]
+struct Said {
+    value: Value,
+    at: usize,
+    line: usize,
+}
+
+/// A layer over another one.
+pub(super) type Layers<'l> = [(From, &'l Layer)];
+
+impl Layer {
+    /// Reads a table of policy keys.
+    pub(super) fn read(section: &Section<'_, '_>) -> Self {
+        let mut layer = Self::default();
+        for (name, span, value) in section.entries() {
+            let Some(parts) = value
+                .get_ref()
+                .as_table()
+                .filter(|_| name != "required_capabilities")
+            else {
+                layer.add(section, name.to_owned(), span.start, value);
+                continue;
+            };
+            if !POLICY.iter().any(|key| is_within(key.name, name)) {
+                layer.add(section, name.to_owned(), span.start, value);
+                continue;
+            }
+            for (part, part_value) in parts {
+                let (name, at) = (format!("{name}.{}", part.get_ref()), part.span().start);
+                layer.add(section, name, at, part_value);
+            }
+        }
+        layer
+    }
+
+    fn add(
+        &mut self,
+        section: &Section<'_, '_>,
+        name: String,
+        at_key: usize,
+        value: &toml::Spanned<toml::de::DeValue<'_>>,
+    ) {
+        if NOT_YET.contains(&name.as_str()) {
+            section.problem(
+                at_key,
+                &name,
+                "not supported yet: nothing would act by it, so it may not be set",
+            );
+            return;
+        }
+        let Some(key) = POLICY.iter().find(|key| key.name == name) else {
+            let allowed: Vec<&str> = POLICY.iter().map(|key| key.name).collect();
+            let problem = format!("unknown; allowed: {}", allowed.join(", "));
+            section.problem(at_key, &name, problem);
+            return;
+        };
+        let at = value.span().start;
+        let checked = json(value).and_then(|value| {
+            let none = key.allowed.ends_with("\"none\"") && value == "none";
+            let value = if none { Value::Null } else { value };
+            with([(key.name, &value)]).map(|_| value)
+        });
+        match checked {
+            Ok(value) => {
+                let line = section.reader.line(at);
+                self.0.insert(key.name, Said { value, at, line });
+            }
+            Err(said) => {
+                section.problem(at, &name, format!("{said}; allowed: {}", key.allowed));
+            }
+        }
+    }
+
+    /// What it says, without where.
+    pub(super) fn values(&self) -> Vec<(&'static str, Value)> {
+        let said = self.0.iter();
+        said.map(|(key, said)| (*key, said.value.clone())).collect()
+    }
+
+    pub(super) fn says(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    fn get(&self, key: &str) -> Option<&Said> {
+        self.0.get(key)
+    }
+}
+
+fn is_within(key: &str, table: &str) -> bool {
+    key.strip_prefix(table)
+        .is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The default policy with some values of another.
+fn with<'v>(values: impl IntoIterator<Item = (&'v str, &'v Value)>) -> Result<ToolPolicy, String> {
+    let mut policy = serde_json::to_value(ToolPolicy::default()).map_err(|e| e.to_string())?;
+    for (key, value) in values {
+        *place(&mut policy, key) = value.clone();
+    }
+    serde_json::from_value(policy).map_err(|error| error.to_string())
+}
+
+fn place<'p>(policy: &'p mut Value, key: &str) -> &'p mut Value {
+    key.split('.').fold(policy, |value, part| {
+        if !value.is_object() {
+            *value = Value::Object(Map::new());
+        }
+        &mut value[part]
+    })
+}
+
+/// The policy in force, and where each of its values comes from. `layers`: the innermost last.
+pub(super) fn effective(layers: &Layers<'_>) -> (ToolPolicy, Vec<Effective>) {
+    let said: Vec<(&Key, Option<(From, &Said)>)> = POLICY
+        .iter()
+        .map(|key| {
+            let said = layers.iter().rev();
+            let mut said = said.filter_map(|(from, layer)| Some((*from, layer.get(key.name)?)));
+            (key, said.next())
+        })
+        .collect();
+    let values = said
+        .iter()
+        .filter_map(|(key, said)| Some((key.name, &said.as_ref()?.1.value)));
+    // Each value was accepted by itself, and they are independent of each other.
+    let policy = with(values).unwrap_or_default();
+    let mut shown = serde_json::to_value(&policy).unwrap_or_default();
+    let rows = said.into_iter().map(|(key, said)| Effective {
+        key: key.name,
+        value: place(&mut shown, key.name).clone(),
+        from: said.map_or(From::Default, |(from, _)| from),
+        line: said.map(|(_, said)| said.line),
+    });
+    let rows = rows.collect();
+    (policy, rows)
+}
+
+/// Checks what the values mean together, and says which one is wrong where it was set.
+pub(super) fn check(tool: &Section<'_, '_>, name: &str, policy: &ToolPolicy, layers: &Layers<'_>) {
+    let Err(error) = policy.validate(name) else {
+        return;
+    };
+    // The sentence begins with the setting that it is about.
+    let key = error.problem.split(' ').next().unwrap_or_default();
+    let set = layers.iter().rev().find_map(|(_, layer)| layer.get(key));
+    let at = set.map_or(tool.at, |said| said.at);
+    tool.problem(at, &format!("policy.{key}"), error.problem.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field that a policy gains stands in the table of keys or among those of later.
+    #[test]
+    fn every_field_of_a_policy_has_a_key() {
+        let policy = serde_json::to_value(ToolPolicy::default()).unwrap();
+        let mut fields: Vec<String> = Vec::new();
+        for (name, value) in policy.as_object().unwrap() {
+            match value.as_object() {
+                Some(parts) => fields.extend(parts.keys().map(|part| format!("{name}.{part}"))),
+                None => fields.push(name.clone()),
+            }
+        }
+        fields.sort();
+        let keys = POLICY.iter().map(|key| key.name).chain(NOT_YET);
+        let mut keys: Vec<&str> = keys.collect();
+        keys.sort_unstable();
+        assert_eq!(keys, fields);
+    }
+
+    /// `none` is for those that may be unset, and for all of them but names.
+    #[test]
+    fn what_may_be_unset_says_so() {
+        for key in POLICY {
+            let may = with([(key.name, &Value::Null)]).is_ok();
+            let says = key.allowed.ends_with("\"none\"");
+            let name = ["idempotency_key_argument", "required_capabilities"].contains(&key.name);
+            assert_eq!(may, says || name, "{}", key.name);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `[[upstream]]`: the tools of another MCP server, and their policies.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+
+use super::policy::{self, Effective, From, Layer, POLICY};
+use super::reader::{Key, Section};
+use crate::upstream::{UpstreamConfig, Wanted};
+
+/// What of a section is ours; the rest is `UpstreamConfig`'s.
+pub(super) const UPSTREAM: &[Key] = &[
+    Key {
+        name: "policy",
+        allowed: "a table of policy keys",
+        text: "What differs from `[defaults]`, for all its tools; see [policies](#policies)",
+    },
+    Key {
+        name: "tools",
+        allowed: "a table: the server's own name of a tool = a table",
+        text: "",
+    },
+];
+
+const TOOL: &[Key] = &[Key {
+    name: "policy",
+    allowed: "a table of policy keys",
+    text: "",
+}];
+
+/// The policies of an upstream's tools, which are known by name only when it is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Policies {
+    pub(super) prefix: String,
+    defaults: Layer,
+    source: Layer,
+    tools: BTreeMap<String, Layer>,
+}
+
+impl Policies {
+    /// The policy of the tool that we offer under this name.
+    pub(super) fn of(&self, name: &str) -> (worker::ToolPolicy, Vec<Effective>) {
+        let own = name.strip_prefix(&self.prefix).unwrap_or(name);
+        let none = Layer::default();
+        let tool = self.tools.get(own).unwrap_or(&none);
+        policy::effective(&[
+            (From::Defaults, &self.defaults),
+            (From::Source, &self.source),
+            (From::Tool, tool),
+        ])
+    }
+}
+
+/// Reads one section; `None` when it cannot be used, which was told.
+pub(super) fn read(
+    section: Section<'_, '_>,
+    folder: &Path,
+    defaults: &Layer,
+) -> Option<(Wanted, Policies)> {
+    let source = section.table("policy", POLICY);
+    let source = source.as_ref().map(Layer::read).unwrap_or_default();
+    let layers = [(From::Defaults, defaults), (From::Source, &source)];
+    policy::check(&section, "policy", &policy::effective(&layers).0, &layers);
+    let tools = tools(&section, defaults, &source);
+    let mut config = config(&section)?;
+    for problem in config.validate() {
+        let key = problem.split([':', ',', '.']).next().unwrap_or_default();
+        section.problem(section.at(key), "", problem.clone());
+    }
+    config.dir = config.dir.map(|dir| folder.join(dir));
+    config.bearer_file = config.bearer_file.map(|file| folder.join(file));
+    if let Some(program) = config.command.as_mut().and_then(|words| words.first_mut())
+        && program.contains('/')
+    {
+        *program = folder.join(&*program).display().to_string();
+    }
+    let policies = Policies {
+        prefix: config.prefix.clone(),
+        defaults: defaults.clone(),
+        source,
+        tools,
+    };
+    let of_tools = policies.clone();
+    let wanted = Wanted {
+        config,
+        revision: format!("{:?}", policies.values()),
+        adjust: Arc::new(move |_, spec| spec.policy = of_tools.of(spec.name()).0),
+    };
+    Some((wanted, policies))
+}
+
+impl Policies {
+    /// What they say, wherever they say it.
+    fn values(&self) -> Vec<Vec<(&'static str, serde_json::Value)>> {
+        let layers = [&self.defaults, &self.source];
+        let layers = layers.into_iter().chain(self.tools.values());
+        layers.map(Layer::values).collect()
+    }
+}
+
+/// The policies of single tools.
+fn tools(section: &Section<'_, '_>, defaults: &Layer, source: &Layer) -> BTreeMap<String, Layer> {
+    let mut layers = BTreeMap::new();
+    let Some(table) = section.table("tools", &[]) else {
+        return layers;
+    };
+    for (name, span, value) in table.entries() {
+        let Some(tool) = value.get_ref().as_table() else {
+            // Told with the rest of the section.
+            continue;
+        };
+        let place = table.path(name);
+        let tool = Section::new(section.reader, place, tool, span.start, TOOL);
+        let Some(policy) = tool.table("policy", POLICY) else {
+            continue;
+        };
+        let layer = Layer::read(&policy);
+        let over = [
+            (From::Defaults, defaults),
+            (From::Source, source),
+            (From::Tool, &layer),
+        ];
+        policy::check(&tool, name, &policy::effective(&over).0, &over);
+        layers.insert(name.to_owned(), layer);
+    }
+    layers
+}
+
+/// The section without policies.
+fn config(section: &Section<'_, '_>) -> Option<UpstreamConfig> {
+    let mut table = section.table.clone();
+    table.remove("policy");
+    if let Some(DeValue::Table(tools)) = table.get_mut("tools").map(Spanned::get_mut) {
+        for (_, tool) in tools.iter_mut() {
+            if let DeValue::Table(tool) = tool.get_mut() {
+                tool.remove("policy");
+            }
+        }
+    }
+    let whole = Spanned::new(section.at..section.at, DeValue::Table(table));
+    match UpstreamConfig::deserialize(ValueDeserializer::from(whole)) {
+        Ok(config) => Some(config),
+        Err(error) => {
+            let at = error.span().map_or(section.at, |span| span.start);
+            section.problem(at, "", error.message());
+            None
+        }
+    }
+}
