@@ -367,7 +367,8 @@ impl Error {
         }
     }
 
-    /// Logs the error once, with its whole chain, as loud as the table says.
+    /// Logs the error once, as loud as the table says: ours with its whole chain, a client's without
+    /// what it is told, which repeats what it sent.
     pub(crate) fn log(&self, row: &Row) {
         let (outcome, error) = (row.label, self.chain());
         match row.loud {
@@ -376,11 +377,11 @@ impl Error {
         }
     }
 
-    fn chain(&self) -> String {
+    fn chain(&self) -> Option<String> {
         let mut text = match self {
             Self::Store(error) => error.to_string(),
             Self::Bug(what) => what.clone(),
-            other => other.row().error.message,
+            _ => return None,
         };
         let mut source = match self {
             Self::Store(error) => std::error::Error::source(error),
@@ -391,7 +392,7 @@ impl Error {
             text.push_str(&error.to_string());
             source = error.source();
         }
-        text
+        Some(text)
     }
 }
 

@@ -262,6 +262,7 @@ impl Context {
         };
         let info = StepInfo {
             idempotency_key: format!("{}:{}", self.about.id, step.key),
+            trace_context: self.trace_context(),
         };
         let output = match act(info).await {
             Ok(output) => output,

@@ -1,6 +1,7 @@
 //! What a tool says of a step: its name, and by which rules it may be repeated or undone.
 
 use serde_json::Value;
+use telemetry::TraceContext;
 
 /// A named, externally visible act. Its key is unique in the task.
 #[derive(Clone, Debug)]
@@ -67,4 +68,7 @@ impl Undo {
 pub struct StepInfo {
     /// `task_id:step`, the same at every attempt: hand it to the outside.
     pub idempotency_key: String,
+    /// The trace that the act belongs to, to send along to what it calls
+    /// ([`crate::Context::trace_context`]).
+    pub trace_context: TraceContext,
 }

@@ -106,7 +106,7 @@ fn log(message: &Message) {
             task.id = message.task,
             tool.name = message.tool,
             alert = message.name,
-            trace_id = message.trace_id,
+            call.trace_id = message.trace_id,
             "resolved"
         );
     } else {
@@ -114,7 +114,7 @@ fn log(message: &Message) {
             task.id = message.task,
             tool.name = message.tool,
             alert = message.name,
-            trace_id = message.trace_id,
+            call.trace_id = message.trace_id,
             reason = message.reason,
             summary = message.summary,
             "alert"

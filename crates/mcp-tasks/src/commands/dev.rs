@@ -98,6 +98,10 @@ fn settings(fixtures: Option<Fixtures>, ledger: &Path, key: &str) -> Result<Tabl
     let mut worker = Table::new();
     worker.insert("drain_deadline".to_owned(), Value::String("1s".to_owned()));
     worker.insert("stop_grace".to_owned(), Value::String("2s".to_owned()));
+    // Its logs are read by eyes.
+    let mut logs = Table::new();
+    logs.insert("format".to_owned(), Value::String("text".to_owned()));
+    all.insert("logs".to_owned(), Value::Table(logs));
     all.insert("worker".to_owned(), Value::Table(worker));
     all.insert("tools".to_owned(), Value::Table(tools));
     all.insert("gateway".to_owned(), Value::Table(gateway));

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use protocol::TaskId;
 use serde_json::{Value, json};
 use store::{Audit, AuditFilter, TaskShown, Told, TombstoneShown};
+use telemetry::TraceContext;
 
 use super::operator::{Desk, Output, at, at_maybe, object, one_line, table};
 use super::{Failure, tasks_attempts};
@@ -120,7 +121,7 @@ impl Event {
 /// The head of what is shown.
 pub fn summary(task: &TaskShown) -> Value {
     let trace = task.trace_context.as_deref();
-    let trace = trace.and_then(|json| serde_json::from_slice::<Value>(json).ok());
+    let trace = trace.map_or_else(TraceContext::default, TraceContext::from_json);
     object([
         ("id", json!(task.id.to_string())),
         ("tool", json!(task.tool.0)),
@@ -150,10 +151,7 @@ pub fn summary(task: &TaskShown) -> Value {
         ("hints", json!(task.hinted.1)),
         ("arguments_bytes", json!(task.bytes.0)),
         ("result_bytes", json!(task.bytes.1)),
-        (
-            "traceparent",
-            trace.map_or(Value::Null, |trace| trace["traceparent"].clone()),
-        ),
+        ("trace_id", json!(trace.trace_id())),
     ])
 }
 

@@ -7,7 +7,7 @@ use protocol::{ErrorObject, code};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use worker::{Context, InputRequest, Reporter, ToolError, pause};
+use worker::{Context, InputRequest, Reporter, StepInfo, ToolError, pause};
 
 use super::config::Effects;
 use super::exchange::{Event, Exchange};
@@ -38,7 +38,7 @@ impl Asking {
         tool: &UpstreamTool,
         arguments: &str,
         more: &[(String, String)],
-        key: String,
+        info: StepInfo,
     ) -> Result<Outcome, ToolError> {
         let mut renewed = false;
         loop {
@@ -53,7 +53,7 @@ impl Asking {
                     .map(|(name, value)| (name.as_str(), value.as_str())),
             );
             let about = About {
-                meta: vec![(protocol::meta::IDEMPOTENCY_KEY, message::string(&key))],
+                meta: meta(&info),
                 abilities: Some(self.abilities()),
                 name: Some(&tool.name),
                 mirrored: tool.mirrored(arguments),
@@ -251,4 +251,21 @@ fn refusal(request: &Request, error: ErrorObject) -> Result<Box<RawValue>, Error
         return Ok(closed.expect("valid JSON"));
     }
     Err(error)
+}
+
+/// What is said beside a call: its key, and the trace that it belongs to (SEP-414).
+fn meta(info: &StepInfo) -> Vec<(&'static str, String)> {
+    let trace = &info.trace_context;
+    [
+        (
+            protocol::meta::IDEMPOTENCY_KEY,
+            Some(&info.idempotency_key),
+        ),
+        ("traceparent", trace.traceparent.as_ref()),
+        ("tracestate", trace.tracestate.as_ref()),
+        ("baggage", trace.baggage.as_ref()),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, message::string(value?))))
+    .collect()
 }

@@ -113,8 +113,7 @@ impl<'a> Call<'a> {
                 let ended = match answer {
                     Some(answer) => how.go_on(tool, answer).await,
                     None => {
-                        how.place(tool, &arguments, more, info.idempotency_key)
-                            .await
+                        how.place(tool, &arguments, more, info).await
                     }
                 };
                 let (outcome, rest) = ended?.split();
