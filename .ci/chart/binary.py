@@ -47,6 +47,12 @@ class Binary:
             elif name.startswith("MCP_TASKS") and f"[env: {name}=" not in told:
                 yield f"{words[0]} reads no {name}"
 
+    def refuses_tools(self, file):
+        """What `check` has against a tools file."""
+        ran = subprocess.run([self.path, "check", file], capture_output=True, text=True, check=False,
+                             env={"PATH": "/usr/bin:/bin"})
+        return (ran.stdout + ran.stderr).strip() if ran.returncode else ""
+
     def refuses(self, file, environment):
         """What `config check` has against them; nothing if they can be used."""
         arguments = [self.path, "config", "check"]
@@ -73,6 +79,7 @@ def mounted():
     (folder / "config").mkdir(exist_ok=True)
     (folder / "config/mcp-tasks.toml").write_text("[logs]\nfilter = \"info\"\n")
     (folder / "files").mkdir(exist_ok=True)
+    (folder / "files/tools.toml").write_text("")
     return folder
 
 

@@ -5,7 +5,7 @@ import itertools
 import random
 
 import rendering
-from rendering import Case, CHART, URLS
+from rendering import Case, CHART, ROOT, URLS
 
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
 JWT = {"proxy": {"enabled": True, "jwt": {
@@ -51,7 +51,9 @@ FEATURES = {
         "slow": {"terminationGracePeriodSeconds": 120, "config": {"worker": {"drain_deadline": "1m 30s"}}, "poolSize": 4,
                  "image": {"repository": "registry.test/slow", "digest": "sha256:" + "0" * 64}}}},
     "no-workers": {"workers": {"default": None}},
-    "files": {"workerDefaults": {"files": {"tools.toml": "# none"}}},
+    "tools": {"workerDefaults": {
+        "toolsFile": (ROOT / "docs/examples/tools.toml").read_text(),
+        "files": {p.name: p.read_text() for p in (ROOT / "docs/examples").iterdir() if p.suffix in (".py", ".sh")}}},
     "own-file-secret": {"configFile": {"existingSecret": "ext-config"}, "config": {
         "gateway": {"allowed_hosts": ["a", "b"], "limits": {"depth_max": 32}}, "traces": {"sample_ratio": 0.5}}},
     "own-file-map": {"configFile": {"existingConfigMap": "ext-config"}},

@@ -116,6 +116,23 @@ def settings(renderings, binary):
     settings.count = len(seen)
 
 
+def tools(renderings, binary):
+    seen = set()
+    for rendered in renderings:
+        for o in rendered.of("ConfigMap"):
+            if "tools.toml" not in o.get("data", {}) or (text := json.dumps(o["data"], sort_keys=True)) in seen:
+                continue
+            seen.add(text)
+            folder = rendering.SCRATCH / f"tools-{len(seen)}"
+            folder.mkdir()
+            for name, content in o["data"].items():
+                (folder / name).write_text(content)
+                (folder / name).chmod(0o555)
+            if refusal := binary.refuses_tools(folder / "tools.toml"):
+                yield f"{rendered.case.name}: {o['metadata']['name']}: check: {refusal[-500:]}"
+    tools.count = len(seen)
+
+
 def refusals(pool):
     wanted = list(cases.bad())
     for rendered, (case, parts) in zip(pool.map(rendering.render, [c for c, _ in wanted]), wanted):
@@ -265,6 +282,8 @@ def main():
             report("policies", (p for r in renderings for p in policies.check(r, binary, cases.EXTERNAL)))
             found = list(settings(renderings, binary))
             report(f"{settings.count} distinct settings pass config check", found)
+            found = list(tools(renderings, binary))
+            report(f"{tools.count} tools files pass check", found)
             report("rules, dashboards, queries", watching(renderings))
             report("upgrades", upgrades(renderings))
             report("notes", notes())

@@ -65,7 +65,7 @@ WORKER_SCALING = obj(
     lagSecondsPerReplica=null(ONE), tools=STRINGS, prometheusAddress=STR, metricLabels=TEXTS, pollingInterval=ONE,
     triggerAuthentication=STR, behavior=BEHAVIOR,
 )
-WORKER = {**PROCESS, **POD, "autoscaling": WORKER_SCALING, "files": TEXTS}
+WORKER = {**PROCESS, **POD, "autoscaling": WORKER_SCALING, "files": TEXTS, "toolsFile": STR}
 
 
 def server(**more):

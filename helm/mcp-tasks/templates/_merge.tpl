@@ -45,6 +45,7 @@
 {{- range $group, $own := .Values.workers -}}
 {{- $values := include "mcp-tasks.layers" (list (deepCopy $defaults) $root.Values.workerDefaults (dict "enabled" true) (default dict $own)) | fromJson -}}
 {{- if and $values.enabled (not (kindIs "invalid" $own)) -}}
+{{- with $values.toolsFile -}}{{- $_ := set $values "files" (merge (dict "tools.toml" .) $values.files) -}}{{- end -}}
 {{- $name := printf "worker-%s" $group -}}
 {{- $out = append $out (dict "name" $name "fullname" (printf "%s-%s" $full $name | trunc 63 | trimSuffix "-") "role" "worker" "group" $group "values" $values) -}}
 {{- end -}}

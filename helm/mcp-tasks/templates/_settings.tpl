@@ -82,6 +82,9 @@
 {{- end -}}
 {{- $_ := set $chart "gateway" $gateway -}}
 {{- end -}}
+{{- if $component.values.toolsFile -}}
+{{- $_ := set $chart "tools" (dict "file" "/etc/mcp-tasks/files/tools.toml") -}}
+{{- end -}}
 {{- range $kind := list "postgres" "redis" -}}
 {{- $own := get $values $kind -}}
 {{- if $own.passwordFile.path -}}
@@ -250,7 +253,7 @@
   emptyDir: {sizeLimit: 1Gi}
 {{- if and $component.values.files (not (index . 2)) }}
 - name: files
-  configMap: {name: {{ $component.fullname }}-files}
+  configMap: {name: {{ $component.fullname }}-files, defaultMode: 0555}
 {{- end }}
 {{- with $component.values.extraVolumes }}
 {{ toYaml . }}
