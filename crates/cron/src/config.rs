@@ -76,7 +76,8 @@ impl Default for Config {
             tombstone_keep: Duration::from_secs(7 * 24 * 3600),
             version_wait: Duration::from_secs(3600),
             tool_wait: Duration::from_secs(600),
-            audit_keep: Duration::from_secs(90 * 24 * 3600),
+            // Three months, as settings are written.
+            audit_keep: Duration::from_secs(3 * 2_630_016),
             consumer_idle: Duration::from_secs(3600),
             batch: 500,
         }

@@ -214,6 +214,18 @@ async fn tasks_are_listed_and_shown_without_their_content() {
     }
     assert_eq!(shown["task"]["status"], "completed");
     assert_eq!(shown["attempt"]["number"], 2);
+    let hows = shown["attempts"].as_array().unwrap().iter();
+    let hows: Vec<_> = hows
+        .map(|attempt| (&attempt["attempt"], &attempt["how"]))
+        .collect();
+    assert_eq!(
+        hows,
+        [
+            (&json!(1), &json!("parked")),
+            (&json!(2), &json!("completed"))
+        ]
+    );
+    assert!(happened.iter().any(|seen| seen == "attempt ended"));
     assert_eq!(shown["steps"][0]["key"], "before");
     assert_eq!(shown["questions"][0]["answered_by"], "owner");
     let table = desk.run(&["tasks", "show", &asking]);
@@ -651,9 +663,24 @@ async fn a_sweep_can_be_run_once() {
     let _ = system.database.rows(lead).await.unwrap();
     let elsewhere = desk.rows(&["cron", "run", "holds"]);
     assert_eq!(elsewhere[0]["outcome"], "led_elsewhere");
-    for (name, told) in [("nonsense", "requeue"), ("versions", "stays")] {
+    for (name, told) in [("nonsense", "requeue"), ("gauges", "stays")] {
         let (success, said) = desk.json(&["cron", "run", name]);
         let error = said[0]["error"].as_str().unwrap();
         assert!(!success && error.contains(told), "{said}");
     }
+    // What must have looked on takes the word of the workers, of which none is old enough.
+    let young = desk.rows(&["cron", "run", "versions", "catalogue"]);
+    assert!(
+        young
+            .iter()
+            .all(|row| row["outcome"] == "workers_are_too_young"),
+        "{young:?}"
+    );
+    let audits = desk.rows(&["audit", "list"]);
+    assert_eq!(audits[0]["command"], "cron run");
+    assert_eq!(
+        audits[0]["target"],
+        json!({"sweeps": ["versions", "catalogue"]})
+    );
+    assert_eq!(audits[0]["operator"], "olga");
 }
