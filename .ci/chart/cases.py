@@ -1,8 +1,10 @@
 """Values to render: the examples, each feature alone, and mixtures by a fixed seed; and values that must
 be refused, each with what it must be told."""
 
-import itertools
 import random
+import re
+
+import yaml
 
 import rendering
 from rendering import Case, CHART, ROOT, URLS
@@ -149,6 +151,11 @@ def good():
         yield Case(f"{example.stem}, URLs given", files=(example,), values=URLS)
     for name, values in FEATURES.items():
         yield Case(name, values=merged(URLS, values))
+    # What the page on installation shows as values.
+    page = (ROOT / "docs/install-kubernetes.md").read_text()
+    for number, shown in enumerate(re.findall(r"```yaml\n(.*?)```", page, re.S)):
+        if (values := yaml.safe_load(shown)).keys() <= {"gateway", "workers"}:
+            yield Case(f"install-kubernetes.md {number}", values=merged(URLS, values))
     dice = random.Random(8)
     for number in range(25):
         names = [n for n in dice.sample(sorted(FEATURES), 14)]
@@ -171,7 +178,7 @@ BAD = [
     (merged(URLS, {"gateway": {"config": {"gateway": {"drain_delay": "5"}}}}), ['config.gateway.drain_delay: "5" is not a duration', '"30s"']),
     (merged(URLS, {"cron": {"config": {"postgres": {"statement_timeout": "5 fortnights"}}}}), ['config.postgres.statement_timeout', 'no unit "fortnights"']),
     (merged(URLS, {"gateway": {"replicas": 8}}),
-     ["postgres.maxConnections: 100 is not enough for gateway (8 + 1 surging) × 10 = 90, cron (2 + 1 surging) × 4 = 12, worker-default (2 + 1 surging) × 10 = 30, postgres.reservedConnections = 10: 142 in all"]),
+     ["postgres.maxConnections: 100 is not enough for gateway (8 + 1 surging) × 10 = 90, cron (2 + 1 surging) × 4 = 12, worker-default (2 + 1 surging) × 8 = 24, postgres.reservedConnections = 10: 136 in all"]),
     (merged(URLS, {"gateway": {"autoscaling": {"enabled": True, "maxReplicas": 20}, "strategy": {"rollingUpdate": {"maxSurge": "25%"}}}}),
      ["gateway (20 + 5 surging) × 10 = 250"]),
     (merged(URLS, {"gateway": {"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 3}}}), ["gateway.autoscaling: minReplicas (5) is more than maxReplicas (3)"]),

@@ -274,7 +274,8 @@ def main():
             objects = distinct(renderings)
             report(f"{len(renderings)} sets of values render, {sum(len(r.objects) for r in renderings)} objects",
                    [f"{r.case.name}: {r.text[-800:]}" for r in renderings if not r.ok])
-            renderings = [r for r in renderings if r.ok]
+            if not all(r.ok for r in renderings):
+                return
             found = list(refusals(pool))
             report(f"{refusals.count} sets of values are refused with a sentence", found)
             found = list(schemas(objects))
@@ -288,10 +289,12 @@ def main():
             report("upgrades", upgrades(renderings))
             report("notes", notes())
     finally:
+        # A mistake of ours shows with its trace, and what was started still ends.
         stack.join(240)
         report("; ".join(["live", *stack.done]), stack.problems + (["live: it did not end"] if stack.is_alive() else []))
         shutil.rmtree(rendering.SCRATCH, ignore_errors=True)
-    sys.exit(1 if report.problems else 0)
+        if report.problems:
+            sys.exit(1)
 
 
 if __name__ == "__main__":
