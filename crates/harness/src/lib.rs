@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod config;
 pub mod dev;
 pub mod error;
+pub mod hook;
 pub mod http;
 pub mod logs;
 pub mod node;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use harness::hook::{Hook, Manner, Post};
 use harness::wait;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::hook::{Hook, Post};
 use crate::load::{self, SOON, TOOL};
 use crate::servers::{Server, replaced, text};
 use crate::stack::Stack;
@@ -56,7 +56,7 @@ async fn groups(alertmanager: &Server) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unread_failure_is_told_once_and_so_is_that_it_was_read() {
-    let hook = Hook::start().await;
+    let hook = Hook::start(Manner::Take).await.unwrap();
     let alertmanager = alertmanager(&hook).await;
     let settings = format!(
         "[alerts]\nunfetched_after = \"1s\"\n\

@@ -5,7 +5,6 @@
 
 mod alertmanager;
 mod dashboards;
-mod hook;
 mod load;
 mod panels;
 mod rules;

@@ -22,7 +22,7 @@ purge_interval = "1s"
 pub struct Stack {
     pub cluster: Cluster,
     pub redis: Redis,
-    pub database: Database,
+    _database: Database,
     _ledger: Temp,
 }
 
@@ -56,7 +56,7 @@ impl Stack {
         Stack {
             cluster,
             redis,
-            database,
+            _database: database,
             _ledger: ledger,
         }
     }

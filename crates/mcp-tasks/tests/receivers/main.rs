@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
-#[path = "../observability/hook.rs"]
-mod hook;
-#[path = "../observability/stack.rs"]
 mod stack;
 
 use std::collections::BTreeSet;
@@ -13,10 +10,10 @@ use std::time::Duration;
 
 use harness::client::Client;
 use harness::config::Role;
+use harness::hook::{Hook, Manner, Post};
 use harness::wait;
 use serde_json::{Value, json};
 
-use crate::hook::{Hook, Manner, Post};
 use crate::stack::Stack;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -34,6 +31,10 @@ fn webhook(name: &str, hook: &Hook) -> String {
          secret = {SECRET:?}\nquestions = true\n",
         hook.url
     )
+}
+
+async fn receiver(manner: Manner) -> Hook {
+    Hook::start(manner).await.unwrap()
 }
 
 /// Arguments of a chaos tool.
@@ -70,11 +71,11 @@ async fn number(stack: &Stack, sql: &str) -> usize {
 /// holds up nobody else's messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_failures_at_once_and_a_receiver_that_hangs() {
-    let (hook, manager) = (Hook::start().await, Hook::start().await);
-    let hangs = Hook::that(Manner::Hang).await;
+    let (takes, manager) = (receiver(Manner::Take).await, receiver(Manner::Take).await);
+    let hangs = receiver(Manner::Hang).await;
     let settings = format!(
         "[alerts]\n{}{}[[alerts.receivers]]\nname = \"am\"\nkind = \"alertmanager\"\nurl = {:?}\n",
-        webhook("takes", &hook),
+        webhook("takes", &takes),
         webhook("hangs", &hangs),
         manager.url,
     );
@@ -99,7 +100,7 @@ async fn many_failures_at_once_and_a_receiver_that_hangs() {
     );
     stack.database.rows(&copies).await.unwrap();
 
-    let posts = taken(&hook, "/hook", MANY).await;
+    let posts = taken(&takes, "/hook", MANY).await;
     assert_eq!(ids(&posts).len(), MANY, "each once");
     let alerts = |posts: &[Post]| -> Vec<Value> {
         let bodies = posts.iter().map(Post::json);
@@ -122,9 +123,9 @@ async fn many_failures_at_once_and_a_receiver_that_hangs() {
 
     let read = "UPDATE tasks SET first_fetched_at = now() RETURNING 1";
     stack.database.rows(read).await.unwrap();
-    let posts = taken(&hook, "/hook", 2 * MANY).await;
+    let posts = taken(&takes, "/hook", 2 * MANY).await;
     tokio::time::sleep(QUIET).await;
-    assert_eq!(hook.posts("/hook").len(), 2 * MANY, "and not once more");
+    assert_eq!(takes.posts("/hook").len(), 2 * MANY, "and not once more");
     assert_eq!(ids(&posts).len(), 2 * MANY);
     let firing = "SELECT count(*) FROM alerts WHERE resolved_at IS NULL";
     assert_eq!(number(&stack, firing).await, 0);
@@ -133,7 +134,7 @@ async fn many_failures_at_once_and_a_receiver_that_hangs() {
 /// Killed after it claimed a message and before the receiver took it: a repeat, never a loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sender_that_is_killed_leaves_its_message_to_the_next() {
-    let hook = Hook::that(Manner::Hang).await;
+    let hook = receiver(Manner::Hang).await;
     let settings = format!(
         "[alerts]\nunfetched_after = \"0s\"\n{}",
         webhook("hook", &hook)
@@ -166,7 +167,7 @@ async fn a_sender_that_is_killed_leaves_its_message_to_the_next() {
 /// purged on time and the message waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_message_and_a_receiver_that_is_away_lose_nothing() {
-    let hook = Hook::start().await;
+    let hook = receiver(Manner::Take).await;
     let settings = format!(
         "[alerts]\nunfetched_after = \"1h\"\n{}",
         webhook("hook", &hook)
@@ -215,7 +216,7 @@ async fn a_refused_message_and_a_receiver_that_is_away_lose_nothing() {
 /// with what arguments, or what a tool said when it failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_is_told_without_redis_and_nothing_of_what_was_said() {
-    let hook = Hook::start().await;
+    let hook = receiver(Manner::Take).await;
     let settings = format!(
         "[alerts]\nunfetched_after = \"0s\"\nquestion_after = \"1s\"\n{}",
         webhook("hook", &hook)

@@ -1,7 +1,7 @@
 //! A receiver of webhooks: keeps what it was sent, and takes it, refuses it or says nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,19 +9,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::error::{Error, Result};
+
 /// One POST.
 #[derive(Clone, Debug)]
 pub struct Post {
+    /// As in the request's line.
     pub path: String,
     /// By name in lower case.
     pub headers: BTreeMap<String, String>,
+    /// As text.
     pub body: String,
+    /// It was answered with 200.
     pub taken: bool,
 }
 
 /// How the receiver answers.
 #[derive(Clone, Debug)]
 pub enum Manner {
+    /// Everything gets 200.
     Take,
     /// Everything gets this status.
     Status(u16),
@@ -32,14 +38,17 @@ pub enum Manner {
 }
 
 impl Post {
-    /// The body as JSON.
+    /// The body as JSON; `null` if it is none.
+    #[must_use]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap()
+        serde_json::from_str(&self.body).unwrap_or_default()
     }
 }
 
 /// The receiver; ends when dropped.
+#[derive(Debug)]
 pub struct Hook {
+    /// Its address, without a path.
     pub url: String,
     posts: Arc<Mutex<Vec<Post>>>,
     manner: Arc<Mutex<Manner>>,
@@ -47,13 +56,16 @@ pub struct Hook {
 }
 
 impl Hook {
-    pub async fn start() -> Hook {
-        Self::that(Manner::Take).await
-    }
-
-    pub async fn that(manner: Manner) -> Hook {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+    /// Listens on loopback.
+    ///
+    /// # Errors
+    /// If it can't.
+    pub async fn start(manner: Manner) -> Result<Hook> {
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.map_err(Error::io("listen for webhooks"))?;
+        let address = listener.local_addr();
+        let address = address.map_err(Error::io("listen for webhooks"))?;
+        let url = format!("http://{address}");
         let posts: Arc<Mutex<Vec<Post>>> = Arc::default();
         let manner = Arc::new(Mutex::new(manner));
         let stop = CancellationToken::new();
@@ -67,34 +79,37 @@ impl Hook {
                 connections.spawn(async move { serve(stream, &kept, &manner).await });
             }
         }));
-        Hook {
+        Ok(Hook {
             url,
             posts,
             manner,
             _stop: stop.drop_guard(),
-        }
+        })
     }
 
     /// From now on it answers like this.
     pub fn set(&self, manner: Manner) {
-        *self.manner.lock().unwrap() = manner;
+        *lock(&self.manner) = manner;
     }
 
     /// What was taken of this path so far.
+    #[must_use]
     pub fn taken(&self, path: &str) -> Vec<Post> {
         let posts = self.posts(path);
         posts.into_iter().filter(|post| post.taken).collect()
     }
 
     /// What came for this path so far.
+    #[must_use]
     pub fn posts(&self, path: &str) -> Vec<Post> {
-        let posts = self.posts.lock().unwrap();
-        posts
-            .iter()
-            .filter(|post| post.path == path)
-            .cloned()
-            .collect()
+        let posts = lock(&self.posts);
+        let mine = posts.iter().filter(|post| post.path == path);
+        mine.cloned().collect()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One request a connection; all senders announce the length of what they send.
@@ -104,21 +119,20 @@ async fn serve(
     manner: &Mutex<Manner>,
 ) -> Option<()> {
     let mut post = read(&mut stream).await?;
-    let manner = manner.lock().unwrap().clone();
-    let status = match &manner {
-        Manner::Take => 200,
-        Manner::Status(status) => *status,
-        Manner::Refuse(text) if post.body.contains(text) => 400,
-        Manner::Refuse(_) => 200,
-        Manner::Hang => 0,
+    let status = match &*lock(manner) {
+        Manner::Take => Some(200),
+        Manner::Status(status) => Some(*status),
+        Manner::Refuse(text) if post.body.contains(text) => Some(400),
+        Manner::Refuse(_) => Some(200),
+        Manner::Hang => None,
     };
-    post.taken = status == 200;
-    kept.lock().unwrap().push(post);
-    if status == 0 {
+    post.taken = status == Some(200);
+    lock(kept).push(post);
+    let Some(status) = status else {
         // Until the sender gives up.
         while stream.read_buf(&mut Vec::new()).await.ok()? > 0 {}
         return None;
-    }
+    };
     let head = format!("HTTP/1.1 {status} \r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await.ok()
 }
