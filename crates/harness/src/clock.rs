@@ -16,13 +16,26 @@ const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 /// # Errors
 /// [`Error::Missing`] if libfaketime is not installed.
 pub fn off_by(seconds: i64) -> Result<Vec<(String, String)>> {
+    set(&format!("{seconds:+}s"))
+}
+
+/// The environment of a process whose wall clock is right when it starts, and runs so many times too
+/// fast: minutes pass while a test waits.
+///
+/// # Errors
+/// [`Error::Missing`] if libfaketime is not installed.
+pub fn times(factor: u32) -> Result<Vec<(String, String)>> {
+    set(&format!("+0 x{factor}"))
+}
+
+fn set(clock: &str) -> Result<Vec<(String, String)>> {
     let library = library().ok_or_else(|| Error::Missing {
         program: "libfaketime".into(),
         hint: "install faketime (on Debian: .ci/install test)",
     })?;
     Ok([
         ("LD_PRELOAD", library.display().to_string()),
-        ("FAKETIME", format!("{seconds:+}s")),
+        ("FAKETIME", clock.to_owned()),
         ("DONT_FAKE_MONOTONIC", "1".to_owned()),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
     ]

@@ -125,6 +125,8 @@ struct Running {
 
 impl Running {
     async fn start<H: Hooks>(options: &Options, folder: &Folder, hooks: &H) -> Result<Running> {
+        // Told before anything is started.
+        let port = first_port(options.port).await?;
         let dir = folder.path();
         let (postgres, redis) = tokio::try_join!(
             Postgres::start(dir, postgres::Options::durable()),
@@ -141,7 +143,7 @@ impl Running {
             redis_url: redis.url(),
             settings: options.settings.clone(),
         };
-        let mut nodes = start_nodes(options, folder, &common).await?;
+        let mut nodes = start_nodes((options, port), folder, &common)?;
         for node in &mut nodes {
             node.ready().await?;
         }
@@ -206,9 +208,13 @@ impl Running {
 }
 
 /// Starts all our processes at once; none is ready yet.
-async fn start_nodes(options: &Options, folder: &Folder, common: &Common) -> Result<Vec<Node>> {
+fn start_nodes(
+    (options, first_port): (&Options, u16),
+    folder: &Folder,
+    common: &Common,
+) -> Result<Vec<Node>> {
     let mut nodes = Vec::new();
-    let mut next_port = first_port(options.port).await?;
+    let mut next_port = first_port;
     for (role, count) in [
         (Role::Gateway, options.gateways),
         (Role::Worker, options.workers),
@@ -220,21 +226,38 @@ async fn start_nodes(options: &Options, folder: &Folder, common: &Common) -> Res
                 Role::Worker | Role::Cron => None,
             };
             next_port = port.map_or(next_port, |port| port.saturating_add(1));
+            // Not the next one after a fixed port: two stacks that start at once would both find it
+            // free.
+            let admin_port = ports::free()?;
             nodes.push(Node::start(node::Plan {
                 role,
                 number,
                 binary: options.binary.clone(),
                 dir: folder.run(),
                 port,
-                // Not the next one after a fixed port: two stacks that start at once would both
-                // find it free.
-                admin_port: ports::free()?,
+                admin_port,
                 common: common.clone(),
-                env: Vec::new(),
+                env: addresses(common, port, admin_port),
             })?);
         }
     }
     Ok(nodes)
+}
+
+/// Variables win over the settings file, and ours are inherited: those of a developer who works with
+/// another installation must not lead the processes of this stack there.
+fn addresses(common: &Common, port: Option<u16>, admin_port: u16) -> Vec<(String, String)> {
+    let local = |port: u16| format!("127.0.0.1:{port}");
+    let mut addresses = vec![
+        ("POSTGRES__URL", common.postgres_url.clone()),
+        ("REDIS__URL", common.redis_url.clone()),
+        ("ADMIN__LISTEN", local(admin_port)),
+    ];
+    addresses.extend(port.map(|port| ("GATEWAY__BIND", local(port))));
+    let named = addresses.into_iter();
+    named
+        .map(|(name, value)| (format!("MCP_TASKS__{name}"), value))
+        .collect()
 }
 
 /// The first gateway's port is a promise to the user: taken is an error, not a reason for another.

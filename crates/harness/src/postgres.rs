@@ -50,6 +50,8 @@ pub struct Options {
     pub port: Option<u16>,
     /// Further settings, as in `postgresql.conf`; they win over ours.
     pub settings: Vec<(String, String)>,
+    /// Variables of its environment; see [`crate::clock`].
+    pub env: Vec<(String, String)>,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ impl Options {
             durability: Durability::NoFsync,
             port: None,
             settings: Vec::new(),
+            env: Vec::new(),
         }
     }
 
@@ -283,6 +286,7 @@ impl Postgres {
             .args(["-D".to_owned(), data.display().to_string()])
             .args(settings);
         spec.identity = self.identity.clone();
+        spec.env.clone_from(&self.options.env);
         spec.dir = Some(data);
         // A fast shutdown: the next start needs no recovery, and no shared memory is left behind.
         spec.death_signal = Signal::SIGINT;

@@ -1,9 +1,11 @@
 //! All settings: one documented struct a part, read from one file and the environment.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use crate::load::load;
 
 /// All settings. Every process reads the same file and uses its own sections.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -76,20 +78,6 @@ impl Tools {
     }
 }
 
-/// Settings that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// They cannot be read.
-    #[error("the settings cannot be read")]
-    Read(#[source] config::ConfigError),
-    /// They contradict themselves; all problems at once.
-    #[error("the settings do not work:\n  {}", .0.join("\n  "))]
-    Invalid(Vec<String>),
-    /// They cannot be printed.
-    #[error("the settings cannot be printed")]
-    Print(#[source] toml::ser::Error),
-}
-
 impl Config {
     /// The part of the settings that telemetry takes.
     pub fn telemetry(&self) -> telemetry::Config {
@@ -100,7 +88,8 @@ impl Config {
         }
     }
 
-    fn problems(&self) -> Vec<String> {
+    /// What contradicts itself, each beginning with its setting.
+    pub fn problems(&self) -> Vec<String> {
         [
             self.postgres.validate(),
             self.redis
@@ -119,60 +108,121 @@ impl Config {
     }
 }
 
-/// Settings that are lists; in the environment their values are separated by commas.
-const LISTS: [&str; 4] = [
-    "tools.drills_resume",
-    "gateway.request_state_keys",
-    "gateway.allowed_hosts",
-    "gateway.allowed_origins",
-];
-
-/// Which setting is wrong, and what is allowed.
-fn wrong(error: serde_path_to_error::Error<serde_json::Error>) -> Error {
-    let (path, problem) = (error.path().to_string(), error.inner().to_string());
-    let hint = if problem.contains("a duration") {
-        ", e.g. \"30s\" or \"5m\""
-    } else {
-        ""
-    };
-    Error::Invalid(vec![format!("{path}: {problem}{hint}")])
+/// Whether nobody shall see what this setting is, who looks at the settings or at what is wrong with
+/// them.
+pub fn is_secret(path: &str) -> bool {
+    let of_receiver = path.starts_with("alerts.receivers");
+    ["postgres.url", "redis.url"].contains(&path)
+        || path.starts_with("gateway.request_state_keys")
+        || of_receiver && [".secret", ".url"].iter().any(|end| path.ends_with(end))
 }
 
-/// Reads the file, if one is named, and the environment over it.
-///
-/// # Errors
-/// Names every setting that cannot be used.
-pub fn load(file: Option<&Path>) -> Result<Config, Error> {
-    let mut sources = config::Config::builder();
-    if let Some(file) = file {
-        sources = sources.add_source(config::File::from(file).format(config::FileFormat::Toml));
-    }
-    let mut environment = config::Environment::with_prefix("MCP_TASKS")
-        .prefix_separator("__")
-        .separator("__")
-        .try_parsing(true)
-        .list_separator(",");
-    for list in LISTS {
-        environment = environment.with_list_parse_key(list);
-    }
-    let values: serde_json::Value = sources
-        .add_source(environment)
-        .build()
-        .and_then(config::Config::try_deserialize)
-        .map_err(Error::Read)?;
-    let config: Config = serde_path_to_error::deserialize(values).map_err(wrong)?;
-    let problems = config.problems();
-    if problems.is_empty() {
-        Ok(config)
-    } else {
-        Err(Error::Invalid(problems))
-    }
-}
+/// What is shown of a secret.
+const HIDDEN: &str = "(hidden)";
 
-/// The settings as TOML.
+/// The settings as TOML, without passwords and keys.
 ///
 /// # Errors
 /// When a value has no TOML form.
-pub fn show(config: &Config) -> Result<String, Error> {
-    toml::to_string(config).map_err(Error::Print)
+pub fn show(config: &Config) -> Result<String, toml::ser::Error> {
+    let mut shown = config.clone();
+    for url in [&mut shown.postgres.url, &mut shown.redis.url] {
+        *url = without_password(url);
+    }
+    for key in &mut shown.gateway.request_state_keys {
+        HIDDEN.clone_into(key);
+    }
+    if let Some(endpoint) = &mut shown.traces.endpoint {
+        *endpoint = without_password(endpoint);
+    }
+    for receiver in &mut shown.alerts.receivers {
+        if !receiver.secret.is_empty() {
+            HIDDEN.clone_into(&mut receiver.secret);
+        }
+        receiver.url = without_password(&receiver.url);
+        // Many receivers know who posts by the path alone.
+        if receiver.kind == cron::alerts::config::Kind::Webhook
+            && let Some((scheme, rest)) = receiver.url.split_once("://")
+            && let Some((host, _)) = rest.split_once('/')
+        {
+            receiver.url = format!("{scheme}://{host}/{HIDDEN}");
+        }
+    }
+    toml::to_string(&shown)
+}
+
+/// An address without the password in it.
+fn without_password(url: &str) -> String {
+    let (address, query) = match url.split_once('?') {
+        Some((address, query)) => (address, format!("?{query}")),
+        None => (url, String::new()),
+    };
+    let address = match address.split_once("://") {
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
+            Some((who, host)) => match who.split_once(':') {
+                Some((user, _)) => format!("{scheme}://{user}:{HIDDEN}@{host}"),
+                None => address.to_owned(),
+            },
+            None => address.to_owned(),
+        },
+        None => address.to_owned(),
+    };
+    let mut shown = String::new();
+    let whole = format!("{address}{query}");
+    let mut rest = whole.as_str();
+    // As a parameter, or as one of the words `host=… password=…`.
+    while let Some((before, after)) = rest.split_once("password=") {
+        let end = match after.strip_prefix('\'') {
+            Some(quoted) => quoted.find('\'').map_or(after.len(), |end| end + 2),
+            None => after.find(['&', ' ']).unwrap_or(after.len()),
+        };
+        shown.push_str(before);
+        shown.push_str("password=");
+        shown.push_str(HIDDEN);
+        rest = &after[end..];
+    }
+    shown.push_str(rest);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_passwords() {
+        for (url, shown) in [
+            (
+                "postgres://u:p@ss@h:1/d?x=y",
+                "postgres://u:(hidden)@h:1/d?x=y",
+            ),
+            ("postgres://u@h/d", "postgres://u@h/d"),
+            ("redis://:p@h", "redis://:(hidden)@h"),
+            (
+                "postgres://h/d?user=u&password=p&x=y",
+                "postgres://h/d?user=u&password=(hidden)&x=y",
+            ),
+            (
+                "host=h password='a b' user=u",
+                "host=h password=(hidden) user=u",
+            ),
+            ("host=h password=ab", "host=h password=(hidden)"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+
+    #[test]
+    fn keys_and_secrets_are_hidden() {
+        let mut config = Config::default();
+        config.gateway.request_state_keys = vec!["sesame-1".to_owned()];
+        let mut receiver = config.alerts.receivers[0].clone();
+        receiver.kind = cron::alerts::config::Kind::Webhook;
+        receiver.secret = "sesame-2".to_owned();
+        receiver.url = "https://h/services/sesame-3".to_owned();
+        config.alerts.receivers.push(receiver);
+        let shown = show(&config).unwrap();
+        assert!(!shown.contains("sesame"), "{shown}");
+        assert!(shown.contains("https://h/(hidden)"), "{shown}");
+    }
 }

@@ -1,8 +1,11 @@
 //! From start to exit of one process: telemetry, admin listener, signals, exit code.
 
+use std::io;
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use telemetry::{Health, Registry};
+use telemetry::{Beat, Health, Registry};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -11,6 +14,12 @@ use crate::config::Config;
 
 /// The first readiness check: the schema fits this binary.
 pub const SCHEMA: &str = "schema";
+
+/// A loop that has not come round for so long is stuck. No dependency makes one wait nearly as long,
+/// and a restart costs more than a late one.
+const LOOP_AGE_MAX: Duration = Duration::from_secs(30);
+/// Between two signs of life of the runtime.
+const TURN: Duration = Duration::from_secs(1);
 
 /// What a process is made with.
 pub struct Process {
@@ -51,9 +60,10 @@ where
         let health = Health::new(&registry);
         // A probe may be faster than we are: not ready before anything was looked at.
         drop(health.check(SCHEMA));
-        let listener = telemetry::admin::bind(settings.admin.listen)
-            .await
-            .map_err(|e| format!("admin.listen {}: {e}", settings.admin.listen))?;
+        let listen = settings.admin.listen;
+        let listener = telemetry::admin::bind(listen).await;
+        let listener = listener.map_err(|e| cannot_listen("admin.listen", listen, &e))?;
+        let admin_address = listener.local_addr()?;
         let (shutdown, admin_off) = (CancellationToken::new(), CancellationToken::new());
         let process = Process {
             config,
@@ -61,13 +71,19 @@ where
             health: health.clone(),
             shutdown: shutdown.clone(),
         };
-        tracing::info!(service, release = store::migrate::release(), "started");
-        let drained = health.clone();
-        let admin = telemetry::admin::serve(listener, registry, health, admin_off.clone());
+        tracing::info!(
+            service,
+            release = store::migrate::release(),
+            admin = %admin_address,
+            "started"
+        );
+        let (drained, turning) = (health.clone(), health.liveness("runtime", LOOP_AGE_MAX));
+        let admin = telemetry::admin::spawn(listener, registry, health, admin_off.clone())?;
         let ended = tokio::select! {
             ended = main(process) => ended.map(|()| ExitCode::SUCCESS),
-            () = admin => Err("the admin listener ended by itself".into()),
+            _ = admin => Err("the admin listener ended by itself".into()),
             signalled = signals(&shutdown, &drained) => signalled,
+            () = turn(&turning) => unreachable!("it turns for ever"),
         };
         admin_off.cancel();
         tracing::info!(service, "ended");
@@ -77,6 +93,39 @@ where
     // A tool that never returns must not keep the process.
     runtime.shutdown_background();
     code
+}
+
+/// Shows that the runtime comes round, beside whatever `main` itself does.
+async fn turn(turning: &Beat) {
+    loop {
+        turning.beat();
+        tokio::time::sleep(TURN).await;
+    }
+}
+
+/// Why nothing listens there, and what to change.
+pub fn cannot_listen(setting: &str, address: SocketAddr, error: &io::Error) -> String {
+    let (section, field) = setting.split_once('.').unwrap_or(("", setting));
+    let variable = format!(
+        "MCP_TASKS__{}__{}",
+        section.to_uppercase(),
+        field.to_uppercase()
+    );
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "{setting}: {address} is in use. Each process on one machine needs an address of its \
+             own: set {setting}, or {variable}={}",
+            SocketAddr::new(address.ip(), 0)
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{setting}: {} is no address of this machine", address.ip())
+        }
+        io::ErrorKind::PermissionDenied => format!(
+            "{setting}: this user may not listen on port {}: take one above 1023",
+            address.port()
+        ),
+        _ => format!("{setting}: {address}: {error}"),
+    }
 }
 
 /// Drains at the first signal, gives up waiting at the second.

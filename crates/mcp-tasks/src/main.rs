@@ -4,6 +4,7 @@
 mod commands;
 mod config;
 mod lifecycle;
+mod load;
 mod monitor;
 mod reference;
 
@@ -101,7 +102,7 @@ enum CronCommand {
 enum ConfigCommand {
     /// Check the settings; says everything that is wrong with them.
     Check(Settings),
-    /// Print the settings in force, defaults included (passwords too).
+    /// Print the settings in force, defaults included; passwords and keys are hidden.
     Show(Settings),
     /// Print the reference of all settings (Markdown).
     Reference,

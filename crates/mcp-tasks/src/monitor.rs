@@ -7,6 +7,8 @@ use store::Store;
 use telemetry::Health;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::chain;
+
 /// The readiness checks that it keeps.
 pub const CHECKS: [&str; 2] = ["postgres", "redis"];
 /// Between two looks at Postgres.
@@ -23,10 +25,13 @@ pub async fn run(store: Store, queue: Queue, health: Health, shutdown: Cancellat
         };
         match pinged {
             Ok(()) => postgres.ready(),
-            Err(error) => postgres.not_ready(error.to_string()),
+            Err(error) => postgres.not_ready(reason(&error)),
         }
         if !*connected.borrow() {
-            redis.degraded("cannot be reached: jobs start from Postgres, slower");
+            redis.degraded(format!(
+                "{}; jobs start from Postgres meanwhile, slower",
+                queue.refused().unwrap_or("cannot be reached")
+            ));
         } else if queue.may_evict() {
             redis.degraded(
                 "may evict hints when memory runs short, which delays jobs: \
@@ -39,5 +44,13 @@ pub async fn run(store: Store, queue: Queue, health: Health, shutdown: Cancellat
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
+    }
+}
+
+/// Why Postgres cannot be used, in a line: what it refuses for good is told apart from an outage.
+pub fn reason(error: &store::Error) -> String {
+    match error.refusal() {
+        Some(refusal) => refusal.to_string(),
+        None => chain(error),
     }
 }

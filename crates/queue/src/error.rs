@@ -31,6 +31,14 @@ impl Error {
         }
     }
 
+    /// What Redis refuses until somebody changes something, and what to do.
+    pub fn refusal(&self) -> Option<&'static str> {
+        match self {
+            Error::Connection(error) | Error::Refused(error) => refusal(error),
+            Error::Config(_) | Error::Unavailable | Error::Timeout => None,
+        }
+    }
+
     /// The metric label of this error.
     pub(crate) fn label(&self) -> &'static str {
         match self {
@@ -42,6 +50,28 @@ impl Error {
         }
     }
 }
+
+/// What is refused until somebody changes something, and what to do.
+pub(crate) fn refusal(error: &redis::RedisError) -> Option<&'static str> {
+    if matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+        || error.kind() == redis::ErrorKind::AuthenticationFailed
+    {
+        return Some(
+            "it refuses user or password: mend redis.password_file, or what redis.url says",
+        );
+    }
+    if error.code() == Some("NOPERM") {
+        return Some("its user lacks a right: allow it all commands on our keys and channels");
+    }
+    // The library shares its causes.
+    let shared = std::error::Error::source(error)?.downcast_ref::<Shared>()?;
+    let inner = shared.downcast_ref::<std::io::Error>()?.get_ref()?;
+    inner.is::<rustls::Error>().then_some(
+        "its certificate is not accepted: see the log, redis.ca_file, and the host of redis.url",
+    )
+}
+
+type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
 
 /// Whether the connection is of no more use after this error. A server that turned into a replica,
 /// or is still loading, is left in the hope that the next connection reaches a better one.

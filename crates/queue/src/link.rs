@@ -18,7 +18,7 @@ use crate::Config;
 use crate::address::Address;
 use crate::backoff::Backoff;
 use crate::epochs::Epochs;
-use crate::error::{Error, breaks_connection};
+use crate::error::{Error, breaks_connection, refusal};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::scripts::Scripts;
@@ -183,7 +183,6 @@ impl Link {
             let wait = match self.establish().await {
                 Ok(()) => {
                     tracing::info!("connected to redis");
-                    self.set_refused(None);
                     (failing, backoff) = (false, Backoff::default());
                     tokio::select! {
                         () = shutdown.cancelled() => return,
@@ -221,6 +220,7 @@ impl Link {
         current.connection = Some(connection);
         drop(current);
         self.metrics.connects.with_label_values(&["commands"]).inc();
+        self.set_refused(None);
         self.mark(Part::Commands, true);
         Ok(())
     }
@@ -274,13 +274,22 @@ impl Link {
         within(self.config.command_timeout, asking).await.ok()
     }
 
-    /// All that the server says of itself, also by one that is not fit for hints.
+    /// All that the server says of itself (`INFO`), and `config_save`: when it takes snapshots, or
+    /// `off`. Also by one that is not fit for hints.
     pub(crate) async fn server_info(&self) -> Result<String, Error> {
         let asking = async {
             let mut connection = self.connect().await?;
-            redis::cmd("INFO")
-                .query_async::<String>(&mut connection)
-                .await
+            let mut info: String = redis::cmd("INFO").query_async(&mut connection).await?;
+            // Some providers forbid to ask.
+            let mut save = redis::cmd("CONFIG");
+            save.arg("GET").arg("save");
+            if let Ok(saved) = save.query_async::<Vec<String>>(&mut connection).await
+                && let Some(value) = saved.get(1)
+            {
+                let value = if value.is_empty() { "off" } else { value };
+                info.push_str(&format!("\r\nconfig_save:{value}\r\n"));
+            }
+            Ok(info)
         };
         let limit = self.config.connect_timeout + self.config.command_timeout;
         within(limit, asking).await.map_err(Error::from_redis)
@@ -325,28 +334,6 @@ impl Link {
             .send_if_modified(|before| std::mem::replace(before, both) != both);
     }
 }
-
-/// What is refused until somebody changes something, and what to do.
-fn refusal(error: &redis::RedisError) -> Option<&'static str> {
-    if matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
-        || error.kind() == redis::ErrorKind::AuthenticationFailed
-    {
-        return Some(
-            "it refuses user or password: mend redis.password_file, or what redis.url says",
-        );
-    }
-    if error.code() == Some("NOPERM") {
-        return Some("its user lacks a right: allow it all commands on our keys and channels");
-    }
-    // The library shares its causes.
-    let shared = std::error::Error::source(error)?.downcast_ref::<Shared>()?;
-    let inner = shared.downcast_ref::<std::io::Error>()?.get_ref()?;
-    inner.is::<rustls::Error>().then_some(
-        "its certificate is not accepted: see the log, redis.ca_file, and the host of redis.url",
-    )
-}
-
-type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
 
 /// A field of what the server says of itself.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {

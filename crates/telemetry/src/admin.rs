@@ -16,6 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +38,39 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// If the address can't be bound.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
+}
+
+/// Serves on a thread and a runtime of its own until `shutdown`: probes and scrapes are answered
+/// also while the runtime of the process is stuck, and say so. What is returned ends when the
+/// listener does.
+///
+/// # Errors
+/// If the thread or its runtime cannot be made.
+pub fn spawn(
+    listener: TcpListener,
+    registry: Registry,
+    health: Health,
+    shutdown: CancellationToken,
+) -> io::Result<oneshot::Receiver<()>> {
+    // Belongs to the runtime that it was made in; it does not block, which stays so.
+    let listener = listener.into_std()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (ended, end) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || {
+            // Dropped however this thread ends.
+            let _ended = ended;
+            runtime.block_on(async {
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => serve(listener, registry, health, shutdown).await,
+                    Err(error) => tracing::error!(error = %error, "no admin listener"),
+                }
+            });
+        })?;
+    Ok(end)
 }
 
 /// Serves until `shutdown`, then lets open connections finish for up to a second.

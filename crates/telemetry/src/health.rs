@@ -175,7 +175,9 @@ impl Health {
         Report::new(failing, degraded)
     }
 
-    /// What `/startupz` answers: succeeds once all checks have been ready together, for ever after.
+    /// What `/startupz` answers: succeeds once all checks have been ready together, or the process
+    /// waits for something outside of it ([`Check::waits`]), and for ever after. A restart brings
+    /// nothing outside back.
     pub fn startup(&self) -> Report {
         if self.inner.board().started_up {
             return Report::new(BTreeMap::new(), BTreeMap::new());
@@ -244,6 +246,12 @@ impl Check {
     /// It does not work; the process is not ready.
     pub fn not_ready(&self, reason: impl Into<String>) {
         self.set(State::NotReady(reason.into()));
+    }
+
+    /// It waits for something outside of the process: not ready, but started as far as it can.
+    pub fn waits(&self, reason: impl Into<String>) {
+        self.not_ready(reason);
+        self.inner.board().started_up = true;
     }
 
     /// The current state.
@@ -336,6 +344,16 @@ mod tests {
         let text = registry.render();
         assert!(text.contains("mcp_tasks_health_check{check=\"redis\",state=\"degraded\"} 1"));
         assert!(text.contains("mcp_tasks_health_check{check=\"postgres\",state=\"ready\"} 0"));
+    }
+
+    #[test]
+    fn what_waits_for_others_has_started() {
+        let health = Health::new(&Registry::new());
+        let check = health.check("schema");
+        assert!(!health.startup().ok);
+        check.waits("postgres is away");
+        assert!(health.startup().ok && !health.readiness().ok);
+        assert_eq!(health.readiness().failing["schema"], "postgres is away");
     }
 
     #[test]

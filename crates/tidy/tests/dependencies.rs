@@ -22,6 +22,7 @@ const OURS: &[(&str, &[&str])] = &[
 /// Walls: a library and the crates that may use it in the product.
 const WALLS: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["store", "harness"]),
+    ("tokio-postgres-rustls", &["store"]),
     ("deadpool-postgres", &["store"]),
     ("redis", &["queue", "harness"]),
     ("hyper", &["gateway", "telemetry", "harness"]),
@@ -33,7 +34,6 @@ const WALLS: &[(&str, &[&str])] = &[
     ("opentelemetry-otlp", &["telemetry"]),
     ("tracing-opentelemetry", &["telemetry"]),
     ("clap", &["mcp-tasks"]),
-    ("config", &["mcp-tasks"]),
 ];
 
 fn product_dependencies() -> BTreeMap<String, Vec<String>> {

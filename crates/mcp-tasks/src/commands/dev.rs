@@ -11,7 +11,7 @@ use telemetry::Registry;
 use toml::{Table, Value};
 
 use super::{Failure, chain};
-use crate::config::Fixtures;
+use crate::config::{Fixtures, Tools};
 
 /// What to run, and where.
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,13 @@ pub struct Options {
     /// Folder for data, logs and processes.json.
     #[arg(long, default_value = ".dev")]
     data_dir: PathBuf,
+    /// Settings for all processes (TOML). Addresses in it do not count: Postgres, Redis, gateways and
+    /// admin listeners have dev's own.
+    #[arg(long, env = "MCP_TASKS_CONFIG")]
+    config: Option<PathBuf>,
+    /// Serve the tools of this tools file beside the demo tools.
+    #[arg(long)]
+    tools: Option<PathBuf>,
     /// Serve test fixtures beside the demo tools.
     #[arg(long, value_enum)]
     fixtures: Option<Fixtures>,
@@ -47,16 +54,23 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     if options.gateways == 0 || options.workers == 0 {
         return Err("--gateways and --workers must be at least 1".into());
     }
-    let mut expected: BTreeSet<String> = names(tools::demo().iter());
     let ledger = options.data_dir.join("ledger.jsonl");
-    match options.fixtures {
-        Some(Fixtures::Conformance) => {
-            expected.extend(names(fixtures::conformance(&worker::ToolSet::new()).iter()));
-        }
-        Some(Fixtures::Chaos) => expected.extend(fixtures::CHAOS.map(str::to_owned)),
-        None => {}
-    }
     let key = request_state_key(&options)?;
+    let mut settings = settings(options.fixtures, &ledger, &key)?;
+    if let Some(file) = &options.config {
+        println!("settings: {}, but for addresses", file.display());
+        harness::config::merge(&mut settings, &of_file(file)?);
+    }
+    if let Some(file) = &options.tools {
+        let file = Value::try_from(std::path::absolute(file)?)?;
+        let tools = settings
+            .entry("tools")
+            .or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(tools) = tools {
+            tools.insert("file".to_owned(), file);
+        }
+    }
+    let expected = expected(&settings)?;
     let stack = Stack {
         binary: std::env::current_exe()?,
         data_dir: options.data_dir,
@@ -65,7 +79,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         workers: options.workers,
         fresh: options.fresh,
         no_restart: options.no_restart,
-        settings: settings(options.fixtures, &ledger, &key)?,
+        settings,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -76,6 +90,57 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
 
 fn names<'a>(tools: impl Iterator<Item = &'a Arc<dyn worker::Tool>>) -> BTreeSet<String> {
     tools.map(|tool| tool.spec().name().to_owned()).collect()
+}
+
+/// The tools that the workers will serve, as far as they are known by name here.
+fn expected(settings: &Table) -> Result<BTreeSet<String>, Failure> {
+    let tools = settings.get("tools").cloned();
+    let tools: Tools = tools.unwrap_or(Value::Table(Table::new())).try_into()?;
+    let mut expected = BTreeSet::new();
+    if tools.demo {
+        expected.extend(names(tools::demo().iter()));
+    }
+    match tools.fixtures {
+        Some(Fixtures::Conformance) => {
+            expected.extend(names(fixtures::conformance(&worker::ToolSet::new()).iter()));
+        }
+        Some(Fixtures::Chaos) => expected.extend(fixtures::CHAOS.map(str::to_owned)),
+        None => {}
+    }
+    if let Some(file) = &tools.file {
+        // Everything that is wrong with it is told here, and not in the logs of the workers.
+        let file = tools::file::load(file)?;
+        expected.extend(file.tools.into_iter().map(|declared| declared.name));
+    }
+    Ok(expected)
+}
+
+/// What the file says, without addresses: those are ours. Paths in it are seen from here, where the
+/// processes are not.
+fn of_file(file: &Path) -> Result<Table, Failure> {
+    // Everything that is wrong is told here, and not in the logs of three processes.
+    crate::config::load(Some(file))?;
+    let mut settings: Table = std::fs::read_to_string(file)?.parse()?;
+    for (section, addresses) in [
+        ("postgres", &["url", "password_file", "ca_file"][..]),
+        ("redis", &["url", "password_file", "ca_file"]),
+        ("gateway", &["bind"]),
+        ("admin", &["listen"]),
+    ] {
+        if let Some(Value::Table(section)) = settings.get_mut(section) {
+            for address in addresses {
+                section.remove(*address);
+            }
+        }
+    }
+    if let Some(Value::Table(tools)) = settings.get_mut("tools") {
+        for name in ["ledger", "file"] {
+            if let Some(Value::String(path)) = tools.get_mut(name) {
+                *path = std::path::absolute(&*path)?.display().to_string();
+            }
+        }
+    }
+    Ok(settings)
 }
 
 /// What all processes of the stack share beside their addresses.

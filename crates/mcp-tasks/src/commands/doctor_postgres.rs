@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use store::{Error, ServerFacts};
+use store::{Error, Refusal, ServerFacts};
 
 use super::chain;
 use super::doctor::{Findings, PATIENCE};
@@ -27,11 +27,14 @@ pub async fn look(desk: &Desk, findings: &mut Findings) -> bool {
     let facts = match store.server_facts().await {
         Ok(facts) => facts,
         Err(error) => {
-            findings.fail(
-                "postgres",
-                chain(&error),
-                "nothing works without it: check postgres.url, the server and the way to it",
-            );
+            match error.refusal() {
+                Some(refusal) => findings.fail("postgres", refusal.what(), refusal.todo()),
+                None => findings.fail(
+                    "postgres",
+                    chain(&error),
+                    "nothing works without it: check postgres.url, the server and the way to it",
+                ),
+            }
             return false;
         }
     };
@@ -41,8 +44,11 @@ pub async fn look(desk: &Desk, findings: &mut Findings) -> bool {
     } else {
         findings.ok("postgres", format!("version {}", facts.version));
     }
-    pooler(desk, findings).await;
-    let knows = schema(desk, findings).await;
+    // Through a pooler that breaks sessions nothing else can be asked in earnest.
+    let knows = pooler(desk, findings).await && schema(desk, findings).await;
+    if knows {
+        rights(desk, findings).await;
+    }
     clock(&facts, (began, ended), findings);
     durability(&facts, findings);
     transactions(&facts, findings);
@@ -50,15 +56,17 @@ pub async fn look(desk: &Desk, findings: &mut Findings) -> bool {
     knows
 }
 
-async fn pooler(desk: &Desk, findings: &mut Findings) {
-    match desk.store.check_sessions().await {
+async fn pooler(desk: &Desk, findings: &mut Findings) -> bool {
+    let checked = desk.store.check_sessions().await;
+    match &checked {
         Ok(()) => findings.ok("sessions", "every connection keeps its session"),
         Err(error) => findings.fail(
             "sessions",
-            chain(&error),
+            chain(error),
             "no process starts like this: use session pooling, or connect directly",
         ),
     }
+    checked.is_ok()
 }
 
 async fn schema(desk: &Desk, findings: &mut Findings) -> bool {
@@ -69,14 +77,36 @@ async fn schema(desk: &Desk, findings: &mut Findings) -> bool {
             findings.ok("schema", format!("fits this binary ({release})"));
             true
         }
-        Err(error @ Error::Schema(_)) => {
-            findings.fail("schema", chain(&error), "run `mcp-tasks migrate`");
+        Err(Error::Schema(problem)) => {
+            let todo = if problem.contains("mcp-tasks migrate") {
+                "run `mcp-tasks migrate`"
+            } else {
+                "run a newer release of mcp-tasks: this one is too old for the schema"
+            };
+            findings.fail("schema", problem, todo);
             false
         }
         Err(error) => {
-            findings.fail("schema", chain(&error), "check the rights of the role");
+            let todo = error.refusal().map(Refusal::todo);
+            let todo = todo.unwrap_or("it could not be asked: look at the server");
+            findings.fail("schema", chain(&error), todo);
             false
         }
+    }
+}
+
+async fn rights(desk: &Desk, findings: &mut Findings) {
+    match desk.store.with_wait(PATIENCE).missing_rights().await {
+        Ok(missing) if missing.is_empty() => findings.ok("rights", "the role may do everything"),
+        Ok(missing) => {
+            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            findings.fail(
+                "rights",
+                format!("the role lacks {}", missing.join("; ")),
+                "grant that, or let the processes be the tables' owner",
+            );
+        }
+        Err(error) => findings.fail("rights", chain(&error), "look at the server"),
     }
 }
 

@@ -21,7 +21,9 @@ pub async fn look(desk: &Desk, findings: &mut Findings) {
         Err(error) => findings.fail(
             "redis",
             chain(&error),
-            "jobs wait for a look into Postgres every 2 s meanwhile: check redis.url and the server",
+            error.refusal().unwrap_or(
+                "jobs wait for a look into Postgres every 2 s meanwhile: check redis.url and the server",
+            ),
         ),
     }
 }
@@ -91,10 +93,16 @@ fn persistence<'a>(field: &impl Fn(&str) -> &'a str, findings: &mut Findings) {
         );
     } else if appends {
         findings.ok("redis persistence", "append-only file");
+    } else if field("config_save") == "off" {
+        findings.warn(
+            "redis persistence",
+            "off: a restart loses all hints, which cron gives again within seconds",
+            "set appendonly yes, where jobs shall not wait for that",
+        );
     } else {
         findings.ok(
             "redis persistence",
-            "no append-only file: a restart loses hints, which cron gives again within seconds",
+            "snapshots: a restart loses the last hints, which cron gives again within seconds",
         );
     }
 }
@@ -140,6 +148,8 @@ mod tests {
             ("7.2.4", "6.2.1", Verdict::Warn),
             ("role:master", "role:slave", Verdict::Fail),
             ("aof_enabled:1", "rdb_last_bgsave_status:err", Verdict::Fail),
+            ("aof_enabled:1", "config_save:3600 1", Verdict::Ok),
+            ("aof_enabled:1", "config_save:off", Verdict::Warn),
             (
                 "maxmemory:0",
                 "used_memory:90\r\nmaxmemory:100",

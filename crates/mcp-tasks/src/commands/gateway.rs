@@ -19,7 +19,7 @@ pub fn run(config: Config) -> Result<ExitCode, Failure> {
         let bind = process.config.gateway.bind;
         let listener = TcpListener::bind(bind)
             .await
-            .map_err(|e| format!("gateway.bind {bind}: {e}"))?;
+            .map_err(|e| lifecycle::cannot_listen("gateway.bind", bind, &e))?;
         let gateway = gateway::Gateway::new(
             process.config.gateway.clone(),
             process.config.auth.clone(),

@@ -78,7 +78,7 @@ async fn neighbours(process: &Process, later: &[&'static str]) -> Result<(Store,
                 reason
             }
         };
-        starting.not_ready(&reason);
+        starting.waits(&reason);
         told = reason;
         tokio::select! {
             () = process.shutdown.cancelled() => return Err(asked_to_end()),

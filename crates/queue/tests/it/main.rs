@@ -12,3 +12,4 @@ mod jobs;
 mod outages;
 mod support;
 mod wakeups;
+mod ways;
