@@ -18,6 +18,10 @@ pub(crate) const NO_RESULT_YET: &str = "Started. The result does not exist yet: 
 /// The same, where the message is already about the work.
 const NO_RESULT_YET_SHORT: &str = "(The result does not exist yet: poll tasks/get.)";
 
+/// What a task says that waits for its owner. What it last said of its work is over; and what it asks
+/// stands in `inputRequests` alone.
+const WAITS_FOR_INPUT: &str = "Waiting for your answers to inputRequests: send them by tasks/update.";
+
 /// The task as its owner sees it.
 ///
 /// # Errors
@@ -36,7 +40,11 @@ pub(crate) fn task<'a>(shared: &Shared, task: &'a Task) -> Result<TaskView<'a>, 
     Ok(TaskView {
         task_id: task.id,
         state,
-        status_message: task.status_message.as_deref(),
+        status_message: if task.status == TaskStatus::InputRequired {
+            Some(WAITS_FOR_INPUT)
+        } else {
+            task.status_message.as_deref()
+        },
         created_at: task.created_at.into(),
         last_updated_at: task.last_updated_at.into(),
         ttl_ms: task.ttl_ms,

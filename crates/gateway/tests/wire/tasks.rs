@@ -108,6 +108,8 @@ async fn a_life() {
     world.park(&claim, ParkedFor::Task, &["a", "b"]).await;
     let asked = alice.get(&id).await.unwrap();
     assert_eq!(asked["status"], "input_required");
+    let message = asked["statusMessage"].as_str().unwrap();
+    assert!(message.contains("tasks/update"), "{message}");
     assert_eq!(asked["inputRequests"].as_object().unwrap().len(), 2);
     assert!(
         asked["pollIntervalMs"].as_u64() >= Some(5000),
