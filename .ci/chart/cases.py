@@ -182,6 +182,7 @@ BAD = [
     (merged(URLS, {"gateway": {"autoscaling": {"enabled": True, "maxReplicas": 20}, "strategy": {"rollingUpdate": {"maxSurge": "25%"}}}}),
      ["gateway (20 + 5 surging) × 10 = 250"]),
     (merged(URLS, {"gateway": {"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 3}}}), ["gateway.autoscaling: minReplicas (5) is more than maxReplicas (3)"]),
+    (merged(URLS, {"gateway": {"autoscaling": {"enabled": True, "maxReplicas": 3, "targetCPUUtilizationPercentage": None}}}), ["gateway.autoscaling: there is nothing to scale by"]),
     (merged(URLS, {"ingress": {"enabled": True, "hosts": [{"host": "a"}]}}), ["ingress.enabled: config.auth.mode is", "loopback address only"]),
     (merged(URLS, {"gateway": {"service": {"type": "LoadBalancer"}}, "httpRoute": {"enabled": True, "parentRefs": [{"name": "a"}]}}), ["httpRoute.enabled, gateway.service.type=LoadBalancer: config.auth.mode"]),
     (merged(URLS, {"gateway": {"proxy": {"enabled": True}}}), ["gateway.proxy: it is enabled without"]),

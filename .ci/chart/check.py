@@ -227,6 +227,20 @@ def released():
     print("          no release has a chart yet: nothing to upgrade from", flush=True)
 
 
+def packaged(renderings):
+    """What is published is the chart as it is tested."""
+    ran = rendering.helm("package", CHART, "--destination", rendering.SCRATCH)
+    if ran.returncode:
+        yield ran.stderr
+        return
+    [archive] = rendering.SCRATCH.glob("mcp-tasks-*.tgz")
+    [case] = [r.case for r in renderings if r.case.name == "production"]
+    # Random: the key that seals requestState.
+    case = Case("packaged", files=case.files, values={"gateway": {"requestStateKeys": {"create": False}}})
+    if rendering.render(case, archive).text != rendering.render(case).text:
+        yield "the packaged chart renders differently"
+
+
 def notes():
     """NOTES.txt is only rendered with a cluster; so it is rendered as something else."""
     chart = rendering.SCRATCH / "notes"
@@ -287,6 +301,7 @@ def main():
             report(f"{tools.count} tools files pass check", found)
             report("rules, dashboards, queries", watching(renderings))
             report("upgrades", upgrades(renderings))
+            report("helm package", packaged(renderings))
             report("notes", notes())
     finally:
         # A mistake of ours shows with its trace, and what was started still ends.

@@ -89,7 +89,7 @@ def pod(o, labels, spec, rendered, external):
     if not hook and o["kind"] == "Deployment" and labels.get("app.kubernetes.io/component", "").split("-")[0] in OURS:
         sleep = max((c.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
                      for c in spec["containers"]), default=0)
-        if spec["terminationGracePeriodSeconds"] <= sleep + 5:
+        if spec["terminationGracePeriodSeconds"] < sleep + 10:
             yield "is killed while it ends"
         annotations = o["spec"]["template"]["metadata"].get("annotations", {})
         if "checksum/config" not in annotations:

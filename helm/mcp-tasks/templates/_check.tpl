@@ -83,6 +83,12 @@
 {{- end -}}
 {{- end -}}
 
+{{- with .Values.gateway.autoscaling -}}
+{{- if and .enabled (not .targetCPUUtilizationPercentage) (not .targetRequestsInFlight) (not .metrics) -}}
+{{- $problems = append $problems "gateway.autoscaling: there is nothing to scale by: set targetCPUUtilizationPercentage, targetRequestsInFlight or metrics" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Connections to Postgres. */}}
 {{- $sum := 0 -}}
 {{- $parts := list -}}

@@ -193,6 +193,7 @@ spec:
 
 {{/* (list root component): the proxy in a gateway's pod. */}}
 {{- define "mcp-tasks.proxy" -}}
+{{- $root := index . 0 -}}
 {{- $values := (index . 1).values -}}
 {{- with $values.proxy -}}
 - name: proxy
@@ -218,10 +219,11 @@ spec:
     tcpSocket: {port: proxy}
     periodSeconds: 10
     failureThreshold: 6
-  {{- if $values.preStopSleepSeconds }}
+  {{- /* The gateway still takes connections for its drain_delay: the proxy must not end before. */}}
+  {{- with add $values.preStopSleepSeconds (include "mcp-tasks.gatewaySeconds" (list $root "drain_delay" "5s") | int64) }}
   lifecycle:
     preStop:
-      sleep: {seconds: {{ int $values.preStopSleepSeconds }}}
+      sleep: {seconds: {{ . }}}
   {{- end }}
   securityContext:
     {{- mergeOverwrite (deepCopy $values.securityContext) (deepCopy .securityContext) | toYaml | nindent 4 }}

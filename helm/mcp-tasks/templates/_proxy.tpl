@@ -7,19 +7,22 @@
 {{- toJson $files -}}
 {{- end -}}
 
+{{/* (list root setting default): a time of the gateways', in seconds. */}}
+{{- define "mcp-tasks.gatewaySeconds" -}}
+{{- $values := (index . 0).Values -}}
+{{- $settings := mergeOverwrite (deepCopy $values.config) (deepCopy $values.gateway.config) -}}
+{{- include "mcp-tasks.seconds" (list (printf "config.gateway.%s" (index . 1)) (dig "gateway" (index . 1) (index . 2) $settings)) -}}
+{{- end -}}
+
 {{/* Lets in who shows a good token, and tells the gateway its subject. */}}
 {{- define "mcp-tasks.haproxy" -}}
 {{- $proxy := .Values.gateway.proxy -}}
 {{- $jwt := $proxy.jwt -}}
-{{- $settings := include "mcp-tasks.layers" (list .Values.config .Values.gateway.config) | fromJson -}}
-{{- $drain := add
-  (include "mcp-tasks.seconds" (list "config.gateway.drain_delay" (dig "gateway" "drain_delay" "5s" $settings)) | int64)
-  (include "mcp-tasks.seconds" (list "config.gateway.drain_deadline" (dig "gateway" "drain_deadline" "10s" $settings)) | int64) -}}
 global
   log stdout format raw local0 notice
   maxconn 4000
   # Streams end with the gateway's own drain.
-  hard-stop-after {{ $drain }}s
+  hard-stop-after {{ include "mcp-tasks.gatewaySeconds" (list . "drain_deadline" "10s") }}s
 defaults
   mode http
   log global
