@@ -18,6 +18,7 @@ from referencing import Registry, Resource
 import binary as binaries
 import cases
 import crds
+import deploy
 import generate
 import live
 import policies
@@ -281,6 +282,7 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             report("README.md, values.schema.json, values.yaml", generated())
             report("versions", versions())
+            report("deploy/", deploy.check(binary))
             problems, count = units.check()
             report(f"{count} values of helpers", problems)
             report("helm lint", lint())

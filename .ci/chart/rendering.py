@@ -29,7 +29,7 @@ class Loader(yaml.CSafeLoader):
 
 
 def mapping(loader, node):
-    keys = [loader.construct_object(key) for key, _ in node.value]
+    keys = [loader.construct_object(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
     twice = {key for key in keys if keys.count(key) > 1}
     if twice:
         raise yaml.constructor.ConstructorError(None, None, f"twice: {sorted(twice)}", node.start_mark)
