@@ -6,6 +6,7 @@
 mod clocks;
 mod commands;
 mod crons;
+mod crons_sweeps;
 mod doctor;
 mod drains;
 mod faults;
