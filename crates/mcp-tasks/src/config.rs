@@ -39,6 +39,9 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tools {
+    /// The tools file: what else the worker serves, and by which policies (see
+    /// `docs/tools-file.md`). SIGHUP has a worker read it again.
+    pub file: Option<PathBuf>,
     /// Serve the demo tools (`build_report`, `run_suite`, `reindex_corpus`).
     pub demo: bool,
     /// Serve test fixtures: `conformance` for those of the official conformance runner, `chaos`

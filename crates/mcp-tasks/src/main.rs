@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod lifecycle;
 mod load;
+mod metrics;
 mod monitor;
 mod reference;
 
@@ -38,11 +39,13 @@ enum Command {
     /// Serve MCP.
     Gateway(Settings),
     /// Run tools.
-    Worker(Settings),
+    Worker(commands::worker::Options),
     /// Keep the promises that no request is around to keep.
     Cron(CronOptions),
     /// Bring the schema up to what this binary needs.
     Migrate(Settings),
+    /// Check a tools file; says everything that is wrong with it.
+    Check(commands::check::Arguments),
     /// Look at anybody's tasks, and act on them. For operators.
     Tasks {
         #[command(subcommand)]
@@ -127,9 +130,8 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
         Command::Gateway(settings) => {
             commands::gateway::run(config::load(settings.config.as_deref())?)
         }
-        Command::Worker(settings) => {
-            commands::worker::run(config::load(settings.config.as_deref())?)
-        }
+        Command::Worker(options) => commands::worker::run(options),
+        Command::Check(arguments) => commands::check::run(arguments),
         Command::Cron(CronOptions { settings, what }) => match what {
             None => commands::cron::run(config::load(settings.config.as_deref())?),
             Some(CronCommand::Run {

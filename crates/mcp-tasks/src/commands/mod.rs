@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod audit;
+pub mod check;
 pub mod cron;
 pub mod cron_run;
 pub mod dev;
@@ -17,6 +18,7 @@ mod tasks_act;
 mod tasks_attempts;
 mod tasks_show;
 pub mod tools;
+mod tools_file;
 pub mod worker;
 pub mod workers;
 

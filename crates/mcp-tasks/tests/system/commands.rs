@@ -359,7 +359,7 @@ async fn much_output_and_no_secrets() {
 /// A person who finds the subcommand is told what it is for.
 #[test]
 fn supervise_is_not_for_people() {
-    for arguments in [&["supervise"][..], &["supervise", "--pipe=1", "touch", "x"]] {
+    for arguments in [&["supervise"][..], &["supervise", "--pipe=2", "touch", "x"]] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_mcp-tasks"))
             .args(arguments)
             .stdin(std::process::Stdio::null())

@@ -40,3 +40,4 @@ mod reports_tools;
 mod rollout;
 mod settings;
 mod support;
+mod tools_file;
