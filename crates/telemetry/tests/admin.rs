@@ -139,3 +139,33 @@ async fn shutdown_does_not_wait_for_idle_connections() {
     ended.unwrap().unwrap().unwrap();
     assert!(TcpStream::connect(admin.address).await.is_err());
 }
+
+/// The runtime of the process is stuck: its admin listener is not, and says so.
+#[tokio::test(flavor = "current_thread")]
+async fn a_stuck_runtime_is_told_by_its_probe() {
+    let registry = Registry::new();
+    let health = Health::new(&registry);
+    let shutdown = CancellationToken::new();
+    let listener = admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut ended = admin::spawn(listener, registry, health.clone(), shutdown.clone()).unwrap();
+    let beat = health.liveness("runtime", Duration::from_millis(100));
+    let asking = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let request = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+        std::io::read_to_string(stream).unwrap()
+    });
+    // Nothing else runs here until it has its answer.
+    let answer = asking.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("\"runtime\":\"last came round"), "{answer}");
+    beat.beat();
+    assert!(ended.try_recv().is_err());
+    shutdown.cancel();
+    assert!(
+        ended.await.is_err(),
+        "it has ended, and says no more than that"
+    );
+}

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use harness::postgres::Postgres;
@@ -127,52 +127,49 @@ async fn an_address_that_is_taken_is_told_with_its_setting() {
     assert!(!good && said.contains("gateway.bind"), "{said}");
 }
 
-/// A stack that is ended with the test.
-struct Dev(Child);
+/// A stack that is ended with the test, and the file that it talks to.
+struct Dev {
+    child: Child,
+    out: PathBuf,
+}
 
 impl Dev {
     fn start(dir: &Path, arguments: &[&str], env: &[(&str, &str)]) -> Dev {
+        let out = dir.join("out");
+        let file = std::fs::File::create(&out).unwrap();
         let mut command = Command::new(BINARY);
         command
             .args(["dev", "--data-dir"])
             .arg(dir.join("data"))
             .args(arguments)
             .envs(env.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        Dev(command.spawn().unwrap())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file);
+        let child = command.spawn().unwrap();
+        Dev { child, out }
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.out).unwrap()
     }
 
     fn said(mut self) -> (bool, String) {
-        let status = self.0.wait().unwrap();
-        let mut text = String::new();
-        for pipe in [
-            self.0
-                .stdout
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read>),
-            self.0
-                .stderr
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read>),
-        ] {
-            pipe.unwrap().read_to_string(&mut text).unwrap();
-        }
-        (status.success(), text)
+        let status = self.child.wait().unwrap();
+        (status.success(), self.text())
     }
 }
 
 impl Drop for Dev {
     fn drop(&mut self) {
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.0.id()).unwrap());
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         for _ in 0..2 {
-            if self.0.try_wait().is_ok_and(|ended| ended.is_some()) {
+            if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
                 return;
             }
             let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
             std::thread::sleep(Duration::from_millis(100));
         }
-        let _ = self.0.wait();
+        let _ = self.child.wait();
     }
 }
 
@@ -206,7 +203,7 @@ async fn dev_uses_settings_and_keeps_its_addresses() {
     let text = "[postgres]\nurl = \"postgres://elsewhere.example/d\"\nlease = \"33s\"\n\
                 [redis]\nurl = \"redis://elsewhere.example\"\n\
                 [gateway]\nbind = \"127.0.0.1:1\"\n[admin]\nlisten = \"127.0.0.1:1\"\n\
-                [tools]\ndemo = false\ndrills = 3\n[worker]\nslots = 3\n";
+                [worker]\nslots = 3\n";
     let settings = file(&dir, text);
     let env = [
         ("MCP_TASKS__POSTGRES__URL", "postgres://elsewhere.example/d"),
@@ -216,10 +213,10 @@ async fn dev_uses_settings_and_keeps_its_addresses() {
     let mut dev = Dev::start(dir.path(), &arguments, &env);
     let processes = dir.path().join("data/processes.json");
     let ready = async || {
-        if let Some(status) = dev.0.try_wait().unwrap() {
-            panic!("{status}");
+        if let Some(status) = dev.child.try_wait().unwrap() {
+            panic!("{status}: {}", dev.text());
         }
-        processes.exists()
+        processes.exists() && dev.text().contains("ctrl-C")
     };
     let ready = harness::wait::for_state("dev is ready", SOON * 2, ready, |there| *there);
     ready.await.unwrap();
@@ -230,4 +227,13 @@ async fn dev_uses_settings_and_keeps_its_addresses() {
     let page = http.get(&format!("{worker}/metrics")).await.unwrap();
     let page = String::from_utf8_lossy(&page.body).into_owned();
     assert!(page.contains("mcp_tasks_worker_slots 3"), "{page}");
+    // The call that it prints is one.
+    let text = dev.text();
+    let call = text.split("\n\n").find(|part| part.starts_with("curl"));
+    let mut shell = Command::new("bash");
+    let (good, answer) = told(&shell.args(["-c", call.unwrap()]).output().unwrap());
+    assert!(
+        good && answer.contains("\"resultType\":\"task\""),
+        "{answer}"
+    );
 }
