@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test conformance clients install rollout chaos chaos-sabotage helm helm-docs
+	build cargo-test conformance clients upstreams install rollout chaos chaos-sabotage pacing helm helm-docs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -92,5 +92,13 @@ helm: install build ## the Helm chart: rendered, validated, checked against the 
 helm-docs: install ## write the chart's README.md and values.schema.json
 	@.ci/helm docs
 
+# An argument for more gateways: GATEWAYS=3.
+GATEWAYS := 1
+pacing: install build ## reads that over-eager clients cost, by `gateway.pacing` (GATEWAYS=1)
+	@.ci/pacing $(GATEWAYS)
+
 clients: install build ## published MCP clients (TypeScript, Python, curl) against a fresh stack
 	@.ci/clients/run
+
+upstreams: install build ## mcp-tasks in front of published MCP servers, and what a killed worker means
+	@.ci/upstreams/run

@@ -21,7 +21,7 @@ function binary() {
   return file;
 }
 
-async function freePort() {
+export async function freePort() {
   const probe = net.createServer();
   await new Promise((resolve, reject) => probe.once("error", reject).listen(0, "127.0.0.1", resolve));
   const { port } = probe.address();
@@ -48,10 +48,10 @@ function kill(pid, signal) {
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/// Starts a fresh stack with the conformance fixtures beside the demo tools.
-/// Resolves when every process is ready: `{ url, processes, counts, log(), stop() }`, where `url`
-/// is the proxy's MCP endpoint.
-export async function startStack({ gateways, workers = 1 }) {
+/// Starts a fresh stack with the conformance fixtures beside the demo tools, and `args` more.
+/// Resolves when every process is ready: `{ url, processes, counts, workerPid(), log(), stop() }`,
+/// where `url` is the proxy's MCP endpoint.
+export async function startStack({ gateways, workers = 1, args = [] }) {
   const dir = mkdtempSync(path.join(os.tmpdir(), "mcp-tasks-"));
   // Postgres runs as an unprivileged user and keeps its data here if it may enter.
   chmodSync(dir, 0o755);
@@ -65,7 +65,7 @@ export async function startStack({ gateways, workers = 1 }) {
     // Asks the system to end the stack even if this process is killed, then becomes the command.
     "setpriv",
     ["--pdeathsig", "TERM", binary(), "dev", "--port", String(await freePort()), "--gateways", String(gateways), "--workers", String(workers),
-      "--fixtures", "conformance", "--data-dir", data, "--fresh"],
+      "--fixtures", "conformance", "--data-dir", data, "--fresh", ...args],
     // Its own group: a ctrl-C at the terminal reaches us first, and we end it in order.
     { cwd: ROOT, stdio: ["ignore", logFd, logFd], detached: true },
   );
@@ -114,7 +114,15 @@ export async function startStack({ gateways, workers = 1 }) {
       throw new Error(`asked for ${gateways} gateways, processes.json lists ${processes.gateways.length}`);
     }
     proxy = await startProxy(processes.gateways.map((gateway) => gateway.url));
-    return { url: proxy.url, counts: proxy.counts, processes, log, stop };
+    const workerPid = () => {
+      try {
+        return JSON.parse(readFileSync(listing, "utf8")).workers[0].pid;
+      } catch {
+        // It is being written.
+        return undefined;
+      }
+    };
+    return { url: proxy.url, counts: proxy.counts, processes, workerPid, log, stop };
   } catch (error) {
     error.message += `\n--- log of mcp-tasks dev (its end) ---\n${log().split("\n").slice(-60).join("\n")}`;
     await stop();

@@ -10,3 +10,5 @@ export const MODULES = path.join(TOOLS, "node/node_modules");
 /// Python with PyPI `mcp`, and Python with `fastmcp[tasks]`: their requirements exclude one another's freedom.
 export const PYTHON_MCP = path.join(TOOLS, "python-mcp/bin/python");
 export const PYTHON_FASTMCP = path.join(TOOLS, "python-fastmcp/bin/python");
+/// The published MCP server that shows everything a server may do.
+export const EVERYTHING = path.join(TOOLS, "upstreams/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
