@@ -40,6 +40,8 @@ pub async fn mixed(stack: &Stack, caller: usize) {
     let quick = plan(&call("quick"), json!([step("a", json!({}))]), "result");
     one.call("chaos_quick", quick).await.unwrap();
     one.call("no_such_tool", json!({})).await.unwrap_err();
+    let unknown = one.request("no/such/method", json!({}));
+    assert_eq!(unknown.send().await.unwrap().status, 404);
 
     let retried = json!([
         step("once", json!({ "idempotent": true, "refuses": 1 })),

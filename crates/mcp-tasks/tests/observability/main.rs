@@ -8,6 +8,7 @@ mod dashboards;
 mod load;
 mod panels;
 mod rules;
+mod scrape;
 mod servers;
 mod stack;
 mod state;

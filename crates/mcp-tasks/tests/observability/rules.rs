@@ -65,6 +65,8 @@ fn every_alert_fires_when_it_should_and_only_then() {
 fn every_alert_has_a_page_and_every_page_an_alert() {
     let rules = text(RULES);
     let mut alerts: BTreeSet<&str> = values(&rules, "- alert: ").into_iter().collect();
+    let expressions = values(&rules, "expr: ");
+    let expressions = &expressions[expressions.len() - alerts.len()..];
     let urls = values(&rules, "runbook_url: ");
     assert_eq!(urls.len(), alerts.len());
     for (url, alert) in urls.iter().zip(values(&rules, "- alert: ")) {
@@ -72,6 +74,11 @@ fn every_alert_has_a_page_and_every_page_an_alert() {
             url.ends_with(&format!("/docs/runbooks/{alert}.md")),
             "{url}"
         );
+    }
+    for (alert, expression) in values(&rules, "- alert: ").iter().zip(expressions) {
+        let page = text(&format!("docs/runbooks/{alert}.md"));
+        let quoted = expression.trim_matches('\'').replace("''", "'");
+        assert!(page.contains(&quoted), "{alert}: its page has another rule");
     }
     // Those that cron sends by itself.
     let sent = text("crates/cron/src/alerts/message.rs");
@@ -93,4 +100,49 @@ fn every_alert_has_a_page_and_every_page_an_alert() {
             assert!(page.contains(&format!("## {part}\n")), "{page}: no {part}");
         }
     }
+}
+
+/// The trial stack: what its files say of each other.
+#[test]
+fn the_trial_stack_finds_its_own_parts() {
+    let compose = text("deploy/compose.yaml");
+    // Every file that is mounted is there.
+    let mounted: Vec<&str> = compose
+        .split(['"', ' ', '\n', '['])
+        .filter_map(|word| word.strip_suffix(":ro"))
+        .filter_map(|word| Some(word.split_once(':')?.0))
+        .collect();
+    assert!(mounted.len() >= 7, "{mounted:?}");
+    for path in mounted {
+        let path = format!("deploy/{path}");
+        assert!(repository(&path).exists(), "compose.yaml mounts {path}");
+    }
+    // Prometheus scrapes the admin addresses of our processes, and no others.
+    let prometheus = text("deploy/prometheus.yml");
+    let admins: Vec<&str> = compose
+        .split("ADMIN__LISTEN: \"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert_eq!(admins.len(), 3);
+    let targets: Vec<String> = admins.iter().map(|admin| format!("{admin:?}")).collect();
+    assert!(prometheus.contains(&format!("targets: [{}]", targets.join(", "))));
+    // Alerts of Prometheus and of cron go to the same Alertmanager; Grafana asks that Prometheus.
+    let listens = |service: &str| {
+        let (_, rest) = compose.split_once(&format!("\n  {service}:\n")).unwrap();
+        let (_, rest) = rest.split_once("--web.listen-address=").unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    let alertmanager = listens("alertmanager");
+    assert!(prometheus.contains(&format!("targets: [\"{alertmanager}\"]")));
+    let cron = format!("url = \"http://{alertmanager}\"");
+    assert!(text("deploy/mcp-tasks.toml").contains(&cron));
+    let source = format!("url: http://{}", listens("prometheus"));
+    assert!(text("deploy/grafana/datasources.yaml").contains(&source));
+    // Where Grafana looks for dashboards they are mounted.
+    let provided = text("deploy/grafana/dashboards.yaml");
+    let folder = provided.split("path: ").nth(1).unwrap();
+    let folder = folder.split(' ').next().unwrap();
+    let mount = format!("../helm/mcp-tasks/files/dashboards:{folder}:ro");
+    assert!(compose.contains(&mount), "{mount}");
 }

@@ -62,7 +62,7 @@ impl Stack {
     }
 }
 
-async fn migrate(url: String) -> Result<(), store::Error> {
+pub async fn migrate(url: String) -> Result<(), store::Error> {
     let config = store::Config {
         url,
         ..Default::default()
