@@ -17,6 +17,7 @@ pub mod judgement;
 pub mod ledger;
 pub mod lines;
 pub mod lives;
+pub mod operator;
 pub mod outage;
 pub mod plan;
 pub mod rng;

@@ -17,6 +17,7 @@ use crate::faults::Breaker;
 use crate::figures::Figures;
 use crate::history::{Event, Kind, Recorder};
 use crate::lives::{self, Life};
+use crate::operator::Operator;
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 use crate::scene::Scene;
@@ -192,6 +193,19 @@ async fn attack(options: &Options, stack: &Arc<Stack>, shared: &Arc<Shared>) {
     let (counted, started) = (Arc::clone(&figures), Instant::now());
     behind.spawn(async move { progress(&counted, started).await });
 
+    let redis_url = stack.redis.lock().await.url();
+    let (binary, desk, trouble) = (
+        options.binary.clone(),
+        Arc::clone(stack),
+        Arc::clone(&figures),
+    );
+    let rng = Rng::part(options.seed, u64::MAX - 2);
+    let at = redis_url.clone();
+    behind.spawn(async move {
+        let operator = operator_of((&binary, &at), &desk, &trouble);
+        operator.work(rng).await;
+    });
+
     let plan = schedule::plan(options.seed, options.duration, NUMBERS);
     let breaker = Arc::new(Breaker::new(Arc::clone(stack), figures));
     let recorder = shared.recorder.clone();
@@ -201,6 +215,21 @@ async fn attack(options: &Options, stack: &Arc<Stack>, shared: &Arc<Shared>) {
         ended.expect("a client does not panic");
     }
     behind.shutdown().await;
+    let operator = operator_of((&options.binary, &redis_url), stack, &shared.figures);
+    operator.leave().await;
+}
+
+fn operator_of<'a>(
+    (binary, redis_url): (&'a Path, &'a str),
+    stack: &'a Stack,
+    figures: &'a Figures,
+) -> Operator<'a> {
+    Operator {
+        binary,
+        postgres_url: &stack.database_url,
+        redis_url,
+        figures,
+    }
 }
 
 fn event((at_us, until_us): (u64, u64), fault: Fault) -> Event {
