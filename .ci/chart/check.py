@@ -259,6 +259,17 @@ def notes():
             yield from (f"NOTES.txt, {case}: says nothing of {part!r}" for part in wanted if part not in said[0])
 
 
+def probes():
+    """The page for operators suggests what the chart does."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["gateway"]
+    page = (ROOT / "docs/operations.md").read_text()
+    for path, name in (("livez", "livenessProbe"), ("readyz", "readinessProbe"), ("startupz", "startupProbe")):
+        probe = values[name]
+        wanted = f"period {probe['periodSeconds']} s, timeout {probe['timeoutSeconds']} s, {probe['failureThreshold']} failures"
+        if not re.search(rf"^\| `/{path}` .*{wanted}", page, re.M):
+            yield f"docs/operations.md suggests something else for /{path} than {name} of the chart: {wanted}"
+
+
 def versions():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     release = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
@@ -281,7 +292,7 @@ def main():
     try:
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             report("README.md, values.schema.json, values.yaml", generated())
-            report("versions", versions())
+            report("versions, probes", [*versions(), *probes()])
             report("deploy/", deploy.check(binary))
             problems, count = units.check()
             report(f"{count} values of helpers", problems)
@@ -307,7 +318,7 @@ def main():
             report("notes", notes())
     finally:
         # A mistake of ours shows with its trace, and what was started still ends.
-        stack.join(240)
+        stack.join(300)
         report("; ".join(["live", *stack.done]), stack.problems + (["live: it did not end"] if stack.is_alive() else []))
         shutil.rmtree(rendering.SCRATCH, ignore_errors=True)
         if report.problems:

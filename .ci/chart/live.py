@@ -2,6 +2,7 @@
 the built binary; and that the probes and the binary's admin listener speak of the same paths."""
 
 import base64
+import concurrent.futures
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 
+import rehearsal
 import rendering
 
 ISSUER, AUDIENCE = "https://issuer.test/", "https://mcp.test/mcp"
@@ -62,6 +64,8 @@ class Stack(threading.Thread):
         self.binary, self.problems, self.done = binary, [], []
         self.folder = rendering.SCRATCH / "live"
         self.processes = []
+        self.free_port = free_port
+        self.haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
 
     def run(self):
         try:
@@ -97,17 +101,26 @@ class Stack(threading.Thread):
             time.sleep(0.1)
 
     def go(self):
+        if not self.haproxy:
+            raise RuntimeError("haproxy is missing: run .ci/install test")
         port, data = free_port(), self.folder / "dev"
         dev = self.start_process("dev", self.binary.path, "dev", "--port", port, "--data-dir", data)
         issuer, stranger = Issuer(self.folder), Issuer(self.folder, "stranger")
         described = data / "processes.json"
         self.wait("the stack", described.exists, dev, "dev")
-        self.probes(json.loads(described.read_text()))
-        proxy = free_port()
-        self.start_proxy(proxy, port)
-        url = f"http://127.0.0.1:{proxy}/mcp"
-        self.refusals(url, issuer, stranger)
-        self.lesson(url, issuer)
+        stack = json.loads(described.read_text())
+        self.postgres, self.redis = stack["postgres"]["url"], stack["redis"]["url"]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            rehearsed = pool.submit(rehearsal.rehearse, self)
+            self.probes(stack)
+            proxy = free_port()
+            self.start_proxy(proxy, port)
+            url = f"http://127.0.0.1:{proxy}/mcp"
+            self.refusals(url, issuer, stranger)
+            self.lesson(url, issuer)
+            problems, figures = rehearsed.result()
+        self.problems += problems
+        self.done.append(figures)
 
     def probes(self, described):
         """Every probe's path of the chart is one that each process answers."""
@@ -130,10 +143,7 @@ class Stack(threading.Thread):
         config = rendered.by_name[("ConfigMap", "mcp-tasks-gateway-proxy")]["data"]["haproxy.cfg"]
         config = config.replace("/etc/proxy-keys", str(self.folder)).replace("127.0.0.1:3000", f"127.0.0.1:{gateway}")
         (self.folder / "haproxy.cfg").write_text(config)
-        haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
-        if not haproxy:
-            raise RuntimeError("haproxy is missing: run .ci/install test")
-        process = self.start_process("haproxy", haproxy, "-W", "-f", self.folder / "haproxy.cfg")
+        process = self.start_process("haproxy", self.haproxy, "-W", "-f", self.folder / "haproxy.cfg")
         self.wait("the proxy", lambda: answers(f"http://127.0.0.1:{port}/mcp") is not None, process, "haproxy")
 
     def refusals(self, url, issuer, stranger):
