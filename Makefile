@@ -86,7 +86,7 @@ rollout: install ## upgrade from an older release and back, under load (OLD=comm
 conformance: install build ## the official conformance runner against three gateways
 	@.ci/conformance
 
-helm: install build ## the Helm chart: rendered, validated, checked against the binary, its test run
+helm: install build ## the Helm chart: rendered, validated, checked against the binary; a rolling update
 	@.ci/helm
 
 helm-docs: install ## write the chart's README.md and values.schema.json
