@@ -48,8 +48,7 @@ impl Caller {
                 traceparent: meta.trace.traceparent,
                 tracestate: meta.trace.tracestate,
                 baggage: meta.trace.baggage,
-            }
-            .accepted(),
+            },
             progress_token: meta.progress_token,
             idempotency_key: meta.idempotency_key,
             reads_streams,

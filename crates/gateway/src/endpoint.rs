@@ -199,9 +199,11 @@ async fn request_answer(
         }
     };
     let streams = door::accepts(&headers).streams;
+    let mut caller = Caller::new(proven, request_meta, streams);
+    caller.trace = trace::of_caller(caller.trace, &headers);
     let call = Call {
         id: request.id,
-        caller: Caller::new(proven, request_meta, streams),
+        caller,
         params: request.params,
         headers,
         meter,

@@ -25,12 +25,10 @@ pub(crate) fn request(method: &'static str, call: &Call) -> Span {
         task.id = Empty,
         trace_id = Empty,
     );
-    let meta = &call.caller.trace;
+    let caller = &call.caller.trace;
     let http = of_headers(&call.headers);
-    if traces::set_parent_from(&span, meta) {
+    if traces::set_parent_from(&span, caller) && http.traceparent != caller.traceparent {
         traces::link_span(&span, &http, "http");
-    } else if !traces::set_parent_from(&span, &http) {
-        traces::carry_baggage(&span, meta);
     }
     let attribute = |key, value: String| traces::attribute(&span, key, value);
     attribute("mcp.method.name", method.to_owned());
@@ -38,7 +36,7 @@ pub(crate) fn request(method: &'static str, call: &Call) -> Span {
     attribute("jsonrpc.request.id", id(call));
     attribute("network.protocol.name", "http".to_owned());
     attribute("network.transport", "tcp".to_owned());
-    traces::show_trace(&span, meta);
+    traces::show_trace(&span, caller);
     span
 }
 
@@ -113,6 +111,19 @@ pub(crate) fn of_task(caller: &TraceContext) -> Option<String> {
         return current.to_json();
     }
     caller.to_json()
+}
+
+/// The caller's trace: what `_meta` says of it, else the headers.
+pub(crate) fn of_caller(meta: TraceContext, headers: &HeaderMap) -> TraceContext {
+    let meta = meta.accepted();
+    if meta.traceparent.is_some() {
+        return meta;
+    }
+    let http = of_headers(headers);
+    TraceContext {
+        baggage: meta.baggage.or(http.baggage),
+        ..http
+    }
 }
 
 /// What HTTP says of the trace.

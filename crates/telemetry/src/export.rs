@@ -207,8 +207,17 @@ impl Drop for Export {
     }
 }
 
+/// Which process it is; `OTEL_RESOURCE_ATTRIBUTES` adds to it.
 fn resource(service: &'static str) -> Resource {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let (host, pid) = (host.trim().to_owned(), std::process::id());
     Resource::builder()
+        .with_attribute(KeyValue::new(
+            "service.instance.id",
+            format!("{host}:{pid}"),
+        ))
+        .with_attribute(KeyValue::new("host.name", host))
+        .with_attribute(KeyValue::new("process.pid", i64::from(pid)))
         .with_service_name(service)
         .with_attribute(KeyValue::new("service.namespace", "mcp-tasks"))
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))

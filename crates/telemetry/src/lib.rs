@@ -92,15 +92,16 @@ pub fn init(config: &Config, service: &'static str) -> Result<Guard, Error> {
         Some(endpoint) => Some(export::Export::start(&config.traces, endpoint, service)?),
         None => None,
     };
-    let spans = export
-        .as_ref()
-        .map(|export| export.layer(&config.traces))
-        .transpose()?;
-    tracing_subscriber::registry()
-        .with(spans)
-        .with(logs::layer(&config.logs)?)
-        .try_init()
-        .map_err(Error::AlreadySet)?;
+    let registry = tracing_subscriber::registry();
+    // A layer that is none would have all be made that nobody wants.
+    let set = match &export {
+        Some(export) => registry
+            .with(export.layer(&config.traces)?)
+            .with(logs::layer(&config.logs)?)
+            .try_init(),
+        None => registry.with(logs::layer(&config.logs)?).try_init(),
+    };
+    set.map_err(Error::AlreadySet)?;
     logs::catch_panics();
     Ok(Guard { export })
 }

@@ -148,7 +148,10 @@ fn baggage(context: &Context) -> Option<String> {
     let mut carrier = HashMap::new();
     BaggagePropagator::new().inject_context(context, &mut carrier);
     let text = carrier.remove("baggage")?;
-    is_plain(&text).then_some(text)
+    // A map has no order, and the same context shall be the same text.
+    let mut members: Vec<&str> = text.split(',').collect();
+    members.sort_unstable();
+    is_plain(&text).then(|| members.join(","))
 }
 
 /// Fit for a header, an environment variable and a log.
