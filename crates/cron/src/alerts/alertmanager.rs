@@ -72,6 +72,9 @@ fn alert(message: &Message) -> Value {
     if let Some(link) = &message.link {
         annotations["link"] = json!(link);
     }
+    if let Some(runbook) = &message.runbook {
+        annotations["runbook_url"] = json!(runbook);
+    }
     let mut alert = json!({
         "labels": {
             "alertname": message.name,

@@ -7,6 +7,9 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The same base as that of `runbook_url` in the rules for Prometheus.
+pub const RUNBOOKS: &str = "https://github.com/mcp-tasks/mcp-tasks/blob/main/docs/runbooks";
+
 /// `[alerts]`: what nobody looks at is told to receivers.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -27,6 +30,9 @@ pub struct Config {
     pub keep: Duration,
     /// Where people find the task; `{task_id}` and `{tool}` are replaced. Empty: no link.
     pub link: String,
+    /// Where the runbooks are: an alert's page is `/NAME.md` below. Alertmanager gets it as `runbook_url`,
+    /// webhooks as `runbook`. Empty: none.
+    pub runbooks: String,
     /// How the owner of a task is named.
     pub principal: NamePrincipal,
     /// Who is told. Each has a name, a kind and what its kind needs.
@@ -91,6 +97,7 @@ impl Default for Config {
             question_after: Duration::from_secs(3600),
             keep: Duration::from_secs(7 * 24 * 3600),
             link: String::new(),
+            runbooks: RUNBOOKS.to_owned(),
             principal: NamePrincipal::default(),
             receivers: vec![Receiver {
                 name: "log".to_owned(),
@@ -112,6 +119,12 @@ impl Config {
         if self.keep < Duration::from_secs(60) {
             problems.push(format!("alerts.keep: {:?} is below 1m", self.keep));
         }
+        if !self.runbooks.is_empty() && !is_web(&self.runbooks) {
+            problems.push(format!(
+                "alerts.runbooks: {:?} is not http://… or https://…",
+                self.runbooks
+            ));
+        }
         let mut names = BTreeSet::new();
         for (place, receiver) in self.receivers.iter().enumerate() {
             let field = |name: &str| format!("alerts.receivers[{place}].{name}");
@@ -121,9 +134,7 @@ impl Config {
             if receiver.kind == Kind::Log {
                 continue;
             }
-            let uri = receiver.url.parse::<Uri>().ok();
-            let scheme = uri.as_ref().and_then(Uri::scheme_str);
-            if !matches!(scheme, Some("http" | "https")) {
+            if !is_web(&receiver.url) {
                 problems.push(if receiver.url.is_empty() {
                     format!("{}: missing: where the receiver is", field("url"))
                 } else {
@@ -162,6 +173,12 @@ impl Config {
     }
 }
 
+fn is_web(url: &str) -> bool {
+    let uri = url.parse::<Uri>().ok();
+    let scheme = uri.as_ref().and_then(Uri::scheme_str);
+    matches!(scheme, Some("http" | "https"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,9 +212,16 @@ mod tests {
             questions: false,
             alerts: true,
         };
-        let mut config = Config::default();
+        let mut config = Config {
+            runbooks: "docs/runbooks".to_owned(),
+            ..Config::default()
+        };
         config.receivers.push(receiver);
         let problems = config.validate();
+        assert!(
+            problems.iter().any(|p| p.starts_with("alerts.runbooks:")),
+            "{problems:?}"
+        );
         for field in ["name", "url", "secret"] {
             let field = format!("alerts.receivers[1].{field}:");
             assert!(

@@ -23,6 +23,8 @@ pub(crate) struct Message {
     pub(crate) summary: String,
     pub(crate) principal: Option<String>,
     pub(crate) link: Option<String>,
+    /// The page of this kind of alert.
+    pub(crate) runbook: Option<String>,
     pub(crate) resolved: bool,
     pub(crate) task_created_at: SystemTime,
     pub(crate) since: SystemTime,
@@ -62,6 +64,8 @@ impl Message {
             trace_id: trace::of_call(delivery).trace_id().map(str::to_owned),
             summary,
             link,
+            runbook: (!config.runbooks.is_empty())
+                .then(|| format!("{}/{name}.md", config.runbooks.trim_end_matches('/'))),
             task,
         }
     }
@@ -88,6 +92,9 @@ impl Message {
         }
         if let Some(link) = &self.link {
             put("link", json!(link));
+        }
+        if let Some(runbook) = &self.runbook {
+            put("runbook", json!(runbook));
         }
         Value::Object(object)
     }

@@ -99,6 +99,8 @@ async fn an_unread_failure_is_told_once_and_so_is_that_it_was_read() {
         alerts[0]["generatorURL"],
         format!("https://ops.example.com/{id}")
     );
+    let page = alerts[0]["annotations"]["runbook_url"].as_str().unwrap();
+    assert!(crate::rules::is_runbook(page), "{page}");
     assert_eq!(alerts[0]["status"]["state"], "active");
     assert_eq!(hook.posts("/people").len(), 1, "told once");
     let posts = hook.posts("/hook");

@@ -16,6 +16,19 @@ fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     lines.filter_map(|line| line.strip_prefix(key)).collect()
 }
 
+/// Whether this is the address of a page that is there, under the same base as the rules use.
+pub fn is_runbook(url: &str) -> bool {
+    let rules = text(RULES);
+    let base = values(&rules, "runbook_url: ")[0]
+        .rsplit_once('/')
+        .unwrap()
+        .0;
+    let name = url
+        .strip_prefix(base)
+        .and_then(|rest| rest.strip_prefix('/'));
+    name.is_some_and(|name| repository(&format!("docs/runbooks/{name}")).exists())
+}
+
 #[test]
 fn rules_and_configurations_are_accepted() {
     let files = repository("helm/mcp-tasks/files");
