@@ -136,20 +136,10 @@ class Client(threading.Thread):
         if self.connection and select.select([self.connection.sock], [], [], 0)[0]:
             self.connection.close()
             self.connection = None
-        if self.connection is None:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self.load.port, timeout=60)
         try:
-            self.connection.request("POST", "/mcp", body, headers)
-            response = self.connection.getresponse()
-            text = response.read().decode()
-            status, closes = response.status, response.will_close
+            status, text = self.post(body, headers)
         except (OSError, http.client.HTTPException) as error:
-            self.connection.close()
-            self.connection = None
             raise RuntimeError(f"{method}: {error!r}") from error
-        if closes:
-            self.connection.close()
-            self.connection = None
         lines = [text] if text.startswith("{") else [l[5:] for l in text.splitlines() if l.startswith("data:")]
         found = [m for m in map(json.loads, lines) if m.get("id") == 1 and "method" not in m]
         if status != 200 or not found or "result" not in found[0]:
@@ -157,6 +147,38 @@ class Client(threading.Thread):
         with self.load.lock:
             self.load.requests += 1
         return found[0]["result"]
+
+    def post(self, body, headers):
+        kept = self.connection is not None
+        if not kept:
+            self.connection = http.client.HTTPConnection("127.0.0.1", self.load.port, timeout=60)
+        try:
+            self.connection.request("POST", "/mcp", body, headers)
+            try:
+                response = self.connection.getresponse()
+            except http.client.RemoteDisconnected as error:
+                raise BrokenPipeError(str(error)) from error
+        except (BrokenPipeError, ConnectionResetError):
+            self.connection = None
+            # In HTTP/1.1 whoever keeps a connection may close it in the moment that the other uses it
+            # (RFC 9112 section 9.5), and nobody is to blame; a new one has to do.
+            if not kept:
+                raise
+            with self.load.lock:
+                self.load.repeated += 1
+            return self.post(body, headers)
+        except (OSError, http.client.HTTPException):
+            self.connection = None
+            raise
+        try:
+            text = response.read().decode()
+        except (OSError, http.client.HTTPException):
+            self.connection = None
+            raise
+        if response.will_close:
+            self.connection.close()
+            self.connection = None
+        return response.status, text
 
     def run(self):
         kind = self.number % 4
@@ -195,7 +217,7 @@ class Client(threading.Thread):
 class Load:
     def __init__(self, port, clients):
         self.port, self.lock, self.over = port, threading.Lock(), threading.Event()
-        self.requests, self.tasks, self.failures = 0, 0, []
+        self.requests, self.repeated, self.tasks, self.failures = 0, 0, 0, []
         self.clients = [Client(self, number) for number in range(clients)]
         for client in self.clients:
             client.start()
@@ -243,7 +265,8 @@ def rehearse(stage):
         problems.append(f"rehearsal: {burned} tasks burned a try")
     if load.requests < 50 or load.tasks < 4:
         problems.append(f"rehearsal: {load.requests} requests and {load.tasks} tasks are no load")
-    return problems, (f"rolling update of {len(everyone)} pods: {load.requests} requests, {len(load.failures)} failed; "
+    return problems, (f"rolling update of {len(everyone)} pods: {load.requests} requests, {len(load.failures)} failed, "
+                      f"{load.repeated} repeated because a kept connection was closed in that moment; "
                       f"{load.tasks} tasks, {burned} tries burned; pods ended in {min(times):.0f} to {max(times):.0f} s")
 
 
