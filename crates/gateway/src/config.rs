@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::pace::Pacing;
 use crate::{auth, request_state};
 
+/// Clients and proxies give up on an answer that takes longer.
+const PACE_MAX: Duration = Duration::from_secs(60);
+
 /// Proxies cut idle streams; the specification's advice is a comment at least this often.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(15);
 
@@ -79,7 +82,7 @@ pub struct Config {
     /// What happens to `tasks/get` of a live task that comes before its `pollIntervalMs` is over:
     /// `off`, `observe` (counted) or `on` (held until the task changes or the interval is over).
     pub pacing: Pacing,
-    /// How long an early poll is held, at most.
+    /// How long an early poll is held, at most. No longer than 1m: clients give up then.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub pace_max: Duration,
@@ -129,9 +132,9 @@ pub struct Limits {
     /// Tool calls held open for their result. Near it calls become tasks at once; beyond it
     /// calls that can't become tasks are answered 429.
     pub held_calls_max: usize,
-    /// Early polls held at a time; more are answered 429.
+    /// Early polls held at a time; more are answered at once.
     pub held_polls_max: usize,
-    /// The same, of one principal.
+    /// The same, of one principal; more are answered 429.
     pub held_polls_of_principal_max: usize,
     /// Open `subscriptions/listen` streams; more are answered 429.
     pub listens_max: usize,
@@ -247,6 +250,12 @@ impl Config {
                 self.keep_alive
             ));
         }
+        if self.pace_max > PACE_MAX {
+            problems.push(format!(
+                "gateway.pace_max: {:?} is longer than {PACE_MAX:?}: clients would give up",
+                self.pace_max
+            ));
+        }
         if self.poll_min > self.poll_max {
             problems.push(format!(
                 "gateway.poll_min: {:?} is longer than gateway.poll_max ({:?})",
@@ -323,6 +332,7 @@ mod tests {
         let mut config = Config {
             path: "mcp".to_owned(),
             keep_alive: Duration::from_secs(16),
+            pace_max: Duration::from_secs(61),
             poll_min: Duration::from_secs(11),
             hold: Duration::ZERO,
             request_state_keys: vec!["short".to_owned()],
@@ -335,6 +345,7 @@ mod tests {
         for field in [
             "path",
             "keep_alive",
+            "pace_max",
             "poll_min",
             "hold",
             "request_state_keys[0]",
@@ -345,6 +356,6 @@ mod tests {
             let named = |problem: &String| problem.starts_with(&format!("gateway.{field}:"));
             assert!(problems.iter().any(named), "{field}: {problems:?}");
         }
-        assert_eq!(problems.len(), 8);
+        assert_eq!(problems.len(), 9);
     }
 }

@@ -151,3 +151,30 @@ fn named(how: NamePrincipal, principal: &Principal) -> Option<String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that people can look up, without the database telling it to receivers.
+    #[test]
+    fn the_owner_is_named_as_set() {
+        let owner = |issuer: &str, subject: &str| {
+            Principal::verified(issuer.to_owned(), subject.to_owned(), None)
+        };
+        let alice = owner("https://id.example.com", "alice@example.com");
+        assert_eq!(named(NamePrincipal::Omit, &alice), None);
+        assert_eq!(
+            named(NamePrincipal::Plain, &alice).as_deref(),
+            Some("https://id.example.com alice@example.com")
+        );
+        let hash = named(NamePrincipal::Hash, &alice).unwrap();
+        // printf 'https://id.example.com\0alice@example.com' | sha256sum | cut -c1-16
+        assert_eq!(hash, "abc6fa3855140c1a");
+        assert_ne!(
+            named(NamePrincipal::Hash, &owner("a", "bc")),
+            named(NamePrincipal::Hash, &owner("ab", "c")),
+            "issuer and subject do not run together"
+        );
+    }
+}
