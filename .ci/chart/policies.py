@@ -187,7 +187,10 @@ def selectors(rendered, pods):
             if not any(not p["spec"].get("ingress") and not p["spec"].get("egress") for p in mine):
                 yield f"{o['metadata']['name']}: everything is allowed that no policy forbids"
             named = {p["name"] for c in containers(spec) for p in c.get("ports", [])}
-            allowed = [port["port"] for p in mine for rule in p["spec"].get("ingress", []) for port in rule["ports"]]
+            rules = [rule for p in mine for way in ("ingress", "egress") for rule in p["spec"].get(way, [])]
+            if any(not rule.get("ports") and not rule.get("to") for rule in rules):
+                yield f"{o['metadata']['name']}: a policy lets everything in or out"
+            allowed = [port["port"] for p in mine for rule in p["spec"].get("ingress", []) for port in rule.get("ports", [])]
             for port in allowed:
                 if port not in named:
                     yield f"{o['metadata']['name']}: a policy lets in to the port {port}, which it has not"

@@ -153,7 +153,7 @@ def settings(reference):
             here = root
             for name in section[1].split("."):
                 here = here["properties"].setdefault(name, obj())
-        elif here and (setting := re.match(r"\| `([a-z_]+)` \| (.*?) \| (.*) \|$", line)):
+        elif here and (setting := re.match(r"\| `([a-z_]+)` \| (.*?) \| .* \|$", line)):
             default = setting[2].strip("`")
             kind = {}
             if default in ("true", "false"):
@@ -166,7 +166,7 @@ def settings(reference):
                 kind = STR
             elif default.startswith("["):
                 kind = LIST
-            here["properties"][setting[1]] = {**kind, "description": setting[3]}
+            here["properties"][setting[1]] = kind
     return root
 
 
