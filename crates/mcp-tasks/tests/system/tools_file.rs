@@ -214,10 +214,15 @@ async fn a_program_that_hangs_is_ended_with_all_it_started() {
         folder.script("late", script, free) + "work_limit = \"2s\"\ntries_max = 1\n",
         folder.script("cancelled", script, free),
         folder.script("doubtful", script, "grace = \"300ms\""),
+        folder.script(
+            "repeatable",
+            script,
+            "effects = \"repeatable\"\ngrace = \"300ms\"",
+        ),
     ];
     folder.write("tools.toml", &file.join("\n"));
     let system = System::with(1, 1, &folder.settings()).await;
-    let names = ["late", "cancelled", "doubtful"];
+    let names = ["late", "cancelled", "doubtful", "repeatable"];
     system.cluster.wait_for_tools(0, &names).await.unwrap();
     let alice = system.cluster.client(0, "alice");
     let id = alice.start("late", json!({})).await.unwrap();
@@ -227,6 +232,7 @@ async fn a_program_that_hangs_is_ended_with_all_it_started() {
     for (name, status, reason) in [
         ("cancelled", "cancelled", Value::Null),
         ("doubtful", "failed", json!("step_in_doubt")),
+        ("repeatable", "failed", json!("step_in_doubt")),
     ] {
         let id = alice.start(name, json!({})).await.unwrap();
         folder.wait_for(&format!("{name}.sh.up")).await;

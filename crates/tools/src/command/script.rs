@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::progress::Progress;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -25,6 +26,8 @@ const CHECKPOINT: &str = "checkpoint:";
 /// of bounded length lasts for days.
 const CHECKPOINT_PAUSE: Duration = Duration::from_secs(1);
 const CHECKPOINT_PAUSE_MORE: Duration = Duration::from_millis(10);
+/// Between two reports of progress.
+const REPORT_PAUSE: Duration = Duration::from_millis(100);
 /// More than that is not put into the environment beside the first line.
 const ENV_BYTES_MAX: usize = 64 * 1024;
 /// What is told is sent in pieces.
@@ -228,12 +231,66 @@ fn broken(why: impl std::fmt::Display) -> ToolError {
 struct Wire {
     talk: Talk,
     lines: Lines,
+    reporter: Reporter,
     reports: u64,
+    reported: Option<Instant>,
+    /// The last report, if it came too soon after the one before.
+    held: Option<Progress>,
 }
 
 impl Wire {
-    /// The next message; `None` when there will be no more. Dropped before it is there, nothing is
-    /// lost.
+    fn new(talk: Talk, reporter: Reporter) -> Self {
+        Self {
+            talk,
+            lines: Lines::default(),
+            reporter,
+            reports: 0,
+            reported: None,
+            held: None,
+        }
+    }
+
+    /// The next message but for reports of progress, which are passed on at a bearable pace; `None`
+    /// when there will be no more. Dropped before it is there, no message is lost.
+    async fn next(&mut self) -> Result<Option<Said>, String> {
+        loop {
+            let due = self.reported.map(|reported| reported + REPORT_PAUSE);
+            let due = due.unwrap_or_else(Instant::now);
+            let held = self.held.is_some();
+            let said = tokio::select! {
+                said = self.hear() => said?,
+                () = tokio::time::sleep_until(due), if held => {
+                    self.report().await;
+                    continue;
+                }
+            };
+            let Some(Said::Progress {
+                message,
+                progress: done,
+                total,
+            }) = said
+            else {
+                // The last word before something else is not lost.
+                self.report().await;
+                return Ok(said);
+            };
+            self.reports += 1;
+            self.held = Some(progress(self.reports, message, done, total));
+            if Instant::now() >= due {
+                self.report().await;
+            }
+        }
+    }
+
+    async fn report(&mut self) {
+        // Dropped meanwhile, it is said again.
+        if let Some(held) = self.held.clone() {
+            self.reporter.report(held).await;
+            self.reported = Some(Instant::now());
+            self.held = None;
+        }
+    }
+
     async fn hear(&mut self) -> Result<Option<Said>, String> {
         loop {
             if let Some(said) = self.lines.next()? {
@@ -258,44 +315,31 @@ impl Wire {
     }
 
     /// The act of a step: what the program does until it says that it is done.
-    async fn act(&mut self, key: &str, reporter: &Reporter) -> Result<Value, ToolError> {
+    async fn act(&mut self, key: &str) -> Result<Value, ToolError> {
         let doubt = |why: String| ToolError::outcome_unknown(format!("line protocol: {why}"));
-        loop {
-            match self.hear().await.map_err(doubt)? {
-                None => return Err(doubt(format!("it ended in the middle of step \"{key}\""))),
-                Some(Said::Progress {
-                    message,
-                    progress: done,
-                    total,
-                }) => {
-                    self.reports += 1;
-                    let report = progress(self.reports, message, done, total);
-                    reporter.report(report).await;
-                }
-                Some(Said::End {
-                    key: ended,
-                    output,
-                    error: None,
-                    ..
-                }) if ended == key => return Ok(output),
-                Some(Said::End {
-                    key: ended,
-                    error: Some(why),
-                    retry,
-                    ..
-                }) if ended == key => {
-                    return Err(if retry {
-                        ToolError::retryable(why)
-                    } else {
-                        ToolError::failed(INTERNAL, why)
-                    });
-                }
-                Some(other) => {
-                    let name = other.name();
-                    return Err(doubt(format!(
-                        "it said \"{name}\" in the middle of step \"{key}\""
-                    )));
-                }
+        match self.next().await.map_err(doubt)? {
+            None => Err(doubt(format!("it ended in the middle of step \"{key}\""))),
+            Some(Said::End {
+                key: ended,
+                output,
+                error: None,
+                ..
+            }) if ended == key => Ok(output),
+            Some(Said::End {
+                key: ended,
+                error: Some(why),
+                retry,
+                ..
+            }) if ended == key => Err(if retry {
+                ToolError::retryable(why)
+            } else {
+                ToolError::failed(INTERNAL, why)
+            }),
+            Some(other) => {
+                let name = other.name();
+                Err(doubt(format!(
+                    "it said \"{name}\" in the middle of step \"{key}\""
+                )))
             }
         }
     }
@@ -320,15 +364,12 @@ impl<'a> Talking<'a> {
         memory: &'a mut Memory,
         talk: Talk,
     ) -> Self {
+        let wire = Wire::new(talk, context.reporter());
         Self {
             program,
             context,
             memory,
-            wire: Wire {
-                talk,
-                lines: Lines::default(),
-                reports: 0,
-            },
+            wire,
             result: None,
             pending: None,
             written: None,
@@ -358,7 +399,7 @@ impl<'a> Talking<'a> {
                 .map_or_else(Instant::now, |written| written + pause);
             let may_write = self.pending.is_some() && self.memory.begun.is_none();
             let said = tokio::select! {
-                said = self.wire.hear() => said.map_err(broken)?,
+                said = self.wire.next() => said.map_err(broken)?,
                 () = tokio::time::sleep_until(due), if may_write => {
                     self.flush().await?;
                     continue;
@@ -375,15 +416,7 @@ impl<'a> Talking<'a> {
 
     async fn take(&mut self, said: Said) -> Result<Option<(Question, bool)>, ToolError> {
         match said {
-            Said::Progress {
-                message,
-                progress: done,
-                total,
-            } => {
-                self.wire.reports += 1;
-                let report = progress(self.wire.reports, message, done, total);
-                self.context.report(report).await;
-            }
+            Said::Progress { .. } => unreachable!("was passed on"),
             Said::Checkpoint { value } => self.pending = Some(value),
             Said::Step { key, idempotent } => self.step(&key, idempotent).await?,
             Said::End { key, .. } => {
@@ -441,7 +474,6 @@ impl<'a> Talking<'a> {
         if idempotent {
             step = step.idempotent();
         }
-        let reporter = self.context.reporter();
         let wire = &mut self.wire;
         let acted = self.context.step(step, |info| async move {
             let idempotency_key = info.idempotency_key.as_str();
@@ -450,7 +482,7 @@ impl<'a> Talking<'a> {
                 idempotency_key,
             })
             .await;
-            wire.act(key, &reporter).await
+            wire.act(key).await
         });
         let acted = acted.await;
         if acted.as_ref().is_err_and(ToolError::is_stopped) {

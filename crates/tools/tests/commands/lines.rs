@@ -270,6 +270,17 @@ pub async fn results_take_all_forms() {
     );
 }
 
+pub async fn reports_come_at_a_bearable_pace() {
+    let world = World::new();
+    let script = "hear()\nfor n in range(20000): say(type='progress', message=str(n))\n\
+                  say(type='result', text='x')";
+    let run = call(&world.python(script, ""), json!({})).await;
+    assert_eq!(text(&run), "x");
+    let reports = run.progress();
+    assert!(reports.len() < 2000, "{}", reports.len());
+    assert_eq!(reports.last().unwrap().message.as_deref(), Some("19999"));
+}
+
 pub async fn large_messages_go_both_ways() {
     let world = World::new();
     let script = "start = hear(); big = 'b' * 900000\nsay(type='step', key='a'); hear()\n\

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
             lines::a_default_needs_no_client,
             lines::a_run_that_has_asked_is_gone_before_its_task_waits,
             lines::results_take_all_forms,
+            lines::reports_come_at_a_bearable_pace,
             lines::large_messages_go_both_ways,
             examples::the_example_file_is_good,
             examples::the_python_example_asks_and_publishes_once,

@@ -15,16 +15,19 @@ pub struct Talk {
     pub from: mpsc::Receiver<Bytes>,
 }
 
+/// What it is told, and what it says.
+type Both = (mpsc::Receiver<Bytes>, mpsc::Sender<Bytes>);
+
 /// The command's side, taken by the first to run it.
 #[derive(Clone, Debug)]
-pub(super) struct Ends(Arc<Mutex<Option<(mpsc::Receiver<Bytes>, mpsc::Sender<Bytes>)>>>);
+pub(super) struct Ends(Arc<Mutex<Option<Both>>>);
 
 impl Ends {
     pub(super) fn new(input: mpsc::Receiver<Bytes>, output: mpsc::Sender<Bytes>) -> Self {
         Self(Arc::new(Mutex::new(Some((input, output)))))
     }
 
-    pub(super) fn take(&self) -> Option<(mpsc::Receiver<Bytes>, mpsc::Sender<Bytes>)> {
+    pub(super) fn take(&self) -> Option<Both> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
