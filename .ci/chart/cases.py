@@ -171,7 +171,7 @@ def good():
 BAD = [
     ({}, ["postgres.url: say where Postgres is", "redis.url: say where Redis is"]),
     (merged(URLS, {"gateway": {"terminationGracePeriodSeconds": 20}}),
-     ["gateway.terminationGracePeriodSeconds: 20 s is too short", "preStopSleepSeconds 5 s + config.gateway.drain_delay 5 s + config.gateway.drain_deadline 10 s + 5 s to spare = 25 s"]),
+     ["gateway.terminationGracePeriodSeconds: 20 s is too short", "preStopSleepSeconds 5 s + config.gateway.drain_delay 5 s + config.gateway.drain_deadline 30 s + 5 s to spare = 45 s"]),
     (merged(URLS, {"workers": {"slow": {"terminationGracePeriodSeconds": 60, "config": {"worker": {"drain_deadline": "5m"}}}}, "config": {"traces": {"endpoint": "http://c:4318/v1/traces", "flush_timeout": "4s"}}}),
      ["workers.slow.terminationGracePeriodSeconds: 60 s is too short", "config.worker.drain_deadline 300 s + config.worker.stop_grace 5 s + config.traces.flush_timeout 4 s + 5 s to spare = 314 s"]),
     (merged(URLS, {"gateway": {"config": {"gateway": {"drain_delay": 5}}}}), ['gateway']),

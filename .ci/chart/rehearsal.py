@@ -17,8 +17,7 @@ import rendering
 # A load balancer hears this late (s) that an endpoint is gone; less than preStop and drain_delay together.
 LAG = 6
 READY_S = 60
-# Calls without tasks last as long as their tool: about 10 s.
-VALUES = {"config": {"gateway": {"drain_deadline": "20s"}, "tools": {"demo": True}}}
+VALUES = {"config": {"tools": {"demo": True}}}
 FORM = {"elicitation": {"form": {}}}
 DECLARED = {**FORM, "extensions": {"io.modelcontextprotocol/tasks": {}}}
 
