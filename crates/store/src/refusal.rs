@@ -53,22 +53,22 @@ fn by_code(error: &tokio_postgres::Error) -> Option<Told> {
         "create it and run `mcp-tasks migrate`, or mend the name",
     );
     let code = error.code()?;
-    Some(match code {
-        &SqlState::INVALID_PASSWORD => (
+    Some(match *code {
+        SqlState::INVALID_PASSWORD => (
             "postgres refuses the password",
             "mend postgres.password_file, or the password in postgres.url",
         ),
-        &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => (
+        SqlState::INVALID_AUTHORIZATION_SPECIFICATION => (
             "postgres does not let the role of postgres.url in from here",
             "create the role, and allow it in pg_hba.conf; or mend postgres.url",
         ),
-        &SqlState::INVALID_CATALOG_NAME => NO_DATABASE,
-        &SqlState::INSUFFICIENT_PRIVILEGE => (
+        SqlState::INVALID_CATALOG_NAME => NO_DATABASE,
+        SqlState::INSUFFICIENT_PRIVILEGE => (
             "the role of postgres.url lacks a right",
             "grant it to the role; `mcp-tasks doctor` says which are missing",
         ),
         // PgBouncer has no codes of its own.
-        &SqlState::PROTOCOL_VIOLATION => {
+        SqlState::PROTOCOL_VIOLATION => {
             let message = error.as_db_error()?.message();
             if message.starts_with("no such database") {
                 NO_DATABASE
