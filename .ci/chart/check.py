@@ -21,6 +21,7 @@ import crds
 import deploy
 import generate
 import live
+import pages
 import policies
 import rendering
 import units
@@ -294,6 +295,8 @@ def main():
             report("README.md, values.schema.json, values.yaml", generated())
             report("versions, probes", [*versions(), *probes()])
             report("deploy/", deploy.check(binary))
+            found = list(pages.check(binary))
+            report(f"{pages.check.count} commands and links of pages", found)
             problems, count = units.check()
             report(f"{count} values of helpers", problems)
             report("helm lint", lint())
