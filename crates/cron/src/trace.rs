@@ -31,7 +31,9 @@ pub(crate) fn of_call(delivery: &Delivery) -> TraceContext {
 
 /// The spans of messages that are about to be sent: roots, linked to the calls that they are about.
 pub(crate) fn alerts(due: &[Delivery]) -> Vec<(&Delivery, Span)> {
-    due.iter().map(|delivery| (delivery, alert(delivery))).collect()
+    due.iter()
+        .map(|delivery| (delivery, alert(delivery)))
+        .collect()
 }
 
 fn alert(delivery: &Delivery) -> Span {
