@@ -3,6 +3,7 @@ the built binary; and that the probes and the binary's admin listener speak of t
 
 import base64
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import rehearsal
@@ -65,6 +67,7 @@ class Stack(threading.Thread):
         self.folder = rendering.SCRATCH / "live"
         self.processes = []
         self.free_port = free_port
+        self.crons, self.lock = [], threading.Lock()
         self.haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
 
     def run(self):
@@ -113,6 +116,7 @@ class Stack(threading.Thread):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             rehearsed = pool.submit(rehearsal.rehearse, self)
             self.probes(stack)
+            self.queries(stack)
             proxy = free_port()
             self.start_proxy(proxy, port)
             url = f"http://127.0.0.1:{proxy}/mcp"
@@ -134,6 +138,45 @@ class Stack(threading.Thread):
                 if (status := answers(f"http://{address}{path}")) != 200:
                     self.problems.append(f"live: {address}{path} answers {status}")
         self.done.append(f"{len(paths)} probes of {len(admins)} processes")
+
+    def scrape(self, address):
+        with self.lock:
+            self.crons.append(address)
+            file = self.folder / "crons.json"
+            file.with_suffix(".new").write_text(json.dumps([{"targets": self.crons, "labels": {"namespace": "tasks"}}]))
+            file.with_suffix(".new").replace(file)
+
+    def queries(self, stack):
+        """A real Prometheus answers the queries of the scalers; with the jobs of the rehearsal there are some."""
+        rendered = rendering.render(rendering.Case("live scaler", values={**rendering.URLS, "workerDefaults": {
+            "autoscaling": {"enabled": True, "maxReplicas": 3, "tools": ["build_report"]}}}))
+        [scaler] = rendered.of("ScaledObject")
+        port = free_port()
+        for process in stack["cron"]:
+            self.scrape(process["admin"].removeprefix("http://"))
+        # Any cron may lead the sweep that counts, those of the rehearsal too.
+        found = {"files": [str(self.folder / "crons.json")], "refresh_interval": "1s"}
+        job = {"job_name": "mcp-tasks-cron", "file_sd_configs": [found]}
+        (self.folder / "prometheus.yml").write_text(json.dumps({
+            "global": {"scrape_interval": "1s"}, "scrape_configs": [job]}))
+        process = self.start_process(
+            "prometheus", "prometheus", f"--config.file={self.folder}/prometheus.yml",
+            f"--storage.tsdb.path={self.folder}/prometheus", f"--web.listen-address=127.0.0.1:{port}")
+        for trigger in scaler["spec"]["triggers"]:
+            asked = urllib.parse.urlencode({"query": trigger["metadata"]["query"]})
+
+            def some(least):
+                with contextlib.suppress(OSError), urllib.request.urlopen(
+                        f"http://127.0.0.1:{port}/api/v1/query?{asked}", timeout=10) as response:
+                    found = json.load(response)["data"]["result"]
+                    return len(found) == 1 and float(found[0]["value"][1]) >= least
+                return False
+
+            self.wait(f"the query {trigger['name']}", lambda: some(0), process, "prometheus")
+            # The rehearsal's clients call it all the time.
+            if trigger["name"] == "jobs":
+                self.wait("the count of jobs", lambda: some(1), process, "prometheus")
+        self.done.append(f"{len(scaler['spec']['triggers'])} queries of a scaler answered")
 
     def start_proxy(self, port, gateway):
         case = rendering.Case("live proxy", values={**rendering.URLS, "gateway": {"proxy": {

@@ -45,6 +45,8 @@ class Pod:
                                             stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         stage.processes.append(self.process)
         self.killed = None
+        if container["name"] == "cron":
+            stage.scrape(f"127.0.0.1:{self.admin}")
 
     def probe(self, name):
         check = self.container[name]["httpGet"]
