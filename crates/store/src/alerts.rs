@@ -123,13 +123,46 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
     pub async fn raise_unfetched(&self, rules: &AlertRules<'_>) -> Result<(i64, i64), Error> {
-        let after = ms(rules.unfetched_after);
+        match self.judge(rules, rules.limit, None).await {
+            Err(error) => {
+                let find = |tried| self.unjudged(rules, tried);
+                let act = async |id| Ok(vec![self.judge(rules, 1, Some(id)).await?]);
+                let each = self.one_by_one(error, rules.limit, find, act).await?;
+                let sum = |all: (i64, i64), one: &(i64, i64)| (all.0 + one.0, all.1 + one.1);
+                Ok(each.iter().fold((0, 0), sum))
+            }
+            judged => judged,
+        }
+    }
+
+    async fn judge(
+        &self,
+        rules: &AlertRules<'_>,
+        limit: i64,
+        only: Option<TaskId>,
+    ) -> Result<(i64, i64), Error> {
+        let (after, only) = (ms(rules.unfetched_after), only.map(|id| *id.as_uuid()));
         with_connection!(self, "raise_unfetched", |connection| {
             let statement = connection.prepare_cached(sql!("raise_unfetched")).await?;
             let row = connection
-                .query_one(&statement, &[&rules.limit, &after, &rules.receivers])
+                .query_one(&statement, &[&limit, &after, &rules.receivers, &only])
                 .await?;
             Ok((row.get("judged"), row.get("raised")))
+        })
+    }
+
+    async fn unjudged(
+        &self,
+        rules: &AlertRules<'_>,
+        tried: Vec<Uuid>,
+    ) -> Result<Vec<TaskId>, Error> {
+        let after = ms(rules.unfetched_after);
+        with_connection!(self, "unjudged", |connection| {
+            let statement = connection.prepare_cached(sql!("unjudged")).await?;
+            let rows = connection
+                .query(&statement, &[&rules.limit, &after, &tried])
+                .await?;
+            Ok(crate::expire::ids(&rows))
         })
     }
 

@@ -9,6 +9,7 @@ WITH due AS MATERIALIZED (
       AND (open_step IS NOT NULL OR first_fetched_at IS NOT NULL
         OR finished_at + coalesce(alert_after_ms, $2::bigint) * interval '1 millisecond' <= now()
         OR expires_at <= now() + interval '1 minute')
+      AND ($4::uuid IS NULL OR id = $4)
     ORDER BY finished_at LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 ), raised AS (

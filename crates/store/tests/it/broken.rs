@@ -1,7 +1,7 @@
 //! One broken row never stops the rest of a batch: it is left out and named, without its content.
 
 use protocol::TaskId;
-use store::{Broken, NewTask, Store, ToolPolicy};
+use store::{AlertRules, Broken, NewTask, Store, ToolPolicy};
 
 use crate::support::{HOUR, NO_WORK, SECOND, World, question};
 
@@ -176,6 +176,28 @@ async fn questions_run_out_around_a_broken_one() {
     let left = broken.rows();
     assert_eq!(left.len(), 1);
     assert!(!seen.contains(&left[0].0) && ids.contains(&left[0].0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_judged_around_a_broken_one() {
+    let world = World::new().await;
+    let failed =
+        "status = 'failed', error = '{}', phase = NULL, finished_at = now() - interval '1 day'";
+    let ids = five(&world, failed).await;
+    let receivers = ["log".to_owned()];
+    let rules = AlertRules {
+        receivers: &receivers,
+        question_receivers: &[],
+        unfetched_after: HOUR,
+        question_after: HOUR,
+        limit: 2,
+    };
+    let batch = async |store: &Store| {
+        let (judged, raised) = store.raise_unfetched(&rules).await?;
+        assert_eq!(judged, raised);
+        Ok(u64::try_from(judged).unwrap())
+    };
+    others_are_moved(&world, &ids, batch).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

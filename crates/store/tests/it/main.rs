@@ -23,6 +23,8 @@ mod limits;
 mod migrate;
 mod model;
 mod operate;
+mod operate_fleet;
+mod operate_looks;
 mod pool;
 mod races;
 mod read;

@@ -116,7 +116,7 @@ impl Model {
         for task in self.tasks.values_mut() {
             let old = task.finished_at + UNREAD <= now || task.expires_at <= now;
             let unjudged = task.terminal() && task.status == Status::Failed && !task.judged;
-            if unjudged && (old || task.open_step.is_some()) {
+            if unjudged && (old || task.open_step.is_some() || task.fetched) {
                 task.judged = true;
                 judged += 1;
                 raised += i32::from(!task.fetched || task.open_step.is_some());
