@@ -202,6 +202,18 @@ pub async fn a_default_needs_no_client() {
     assert_eq!(run.asked().len(), 1);
 }
 
+pub async fn a_caller_can_be_asked_first() {
+    let world = World::new();
+    let script = "hear(); say(type='ask', key='a', message='?', first=True,\n\
+                  \x20   schema={'type': 'object', 'properties': {'n': {'type': 'integer'}}})\n\
+                  say(type='result', text=str(hear()['response']['content']['n']))";
+    let tool = world.python(script, "policy = { asks_first = true }");
+    assert!(tool.spec().policy.asks_first);
+    let yes = json!({"action": "accept", "content": {"n": 3}});
+    let run = Kit::of(tool).answer("a", yes).run().await;
+    assert_eq!(text(&run), "3");
+}
+
 pub async fn a_run_that_has_asked_is_gone_before_its_task_waits() {
     let world = World::new();
     let script = "trap '' TERM; echo '{\"type\":\"ask\",\"key\":\"a\",\"message\":\"?\",\

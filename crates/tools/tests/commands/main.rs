@@ -49,6 +49,7 @@ fn main() -> ExitCode {
             lines::checkpoints_outlive_a_failed_try,
             lines::a_refused_step_is_not_done,
             lines::a_default_needs_no_client,
+            lines::a_caller_can_be_asked_first,
             lines::a_run_that_has_asked_is_gone_before_its_task_waits,
             lines::results_take_all_forms,
             lines::reports_come_at_a_bearable_pace,
