@@ -296,7 +296,7 @@ def main():
             report("versions, probes", [*versions(), *probes()])
             report("deploy/", deploy.check(binary))
             found = list(pages.check(binary))
-            report(f"{pages.check.count} commands and links of pages", found)
+            report(f"{pages.check.count} commands of pages", found)
             problems, count = units.check()
             report(f"{count} values of helpers", problems)
             report("helm lint", lint())

@@ -67,7 +67,7 @@ def table(text):
 
 def readme():
     text = (CHART / "values.yaml").read_text()
-    head = (ROOT / ".ci/chart/README.head.md").read_text()
+    head = (ROOT / ".ci/chart/README.head").read_text()
     return head.rstrip() + "\n\n## Values\n" + "\n".join(table(text)) + "\n"
 
 
