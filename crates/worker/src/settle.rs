@@ -74,6 +74,10 @@ impl Settling<'_> {
                 (outcome, _) => outcome,
             },
             (end, order) => match (end, doubt) {
+                // It says itself what is in doubt, and what is known of it.
+                (End::Fail(error), Some(_)) if is_doubt(&error) => {
+                    self.fail(&error).await
+                }
                 (_, Some(step)) => self.fail(&ToolError::in_doubt(&step.key)).await,
                 (End::Fail(error), _) => self.fail(&error).await,
                 // A try that ends because this worker ends is nobody's failure.
@@ -209,6 +213,11 @@ impl Settling<'_> {
 }
 
 /// Why a task of ours failed; what a tool says of its own error is left out.
+fn is_doubt(error: &ToolError) -> bool {
+    let data = error.as_failed().and_then(|error| error.data.as_ref());
+    data.is_some_and(|data| data["reason"] == reason::STEP_IN_DOUBT)
+}
+
 fn reason_of(error: &ErrorObject) -> Option<&'static str> {
     let data = error.data.as_ref();
     let told = data.and_then(|data| data["reason"].as_str())?;
