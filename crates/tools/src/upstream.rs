@@ -23,6 +23,7 @@ mod message;
 mod offers;
 mod outcome;
 mod pipe;
+mod promise;
 mod source;
 mod sse;
 mod tool;

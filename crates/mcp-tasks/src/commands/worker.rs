@@ -1,8 +1,9 @@
 //! `mcp-tasks worker`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
             process.health.clone(),
         );
         let drained = CancellationToken::new();
+        let told = Told::new(&process.health);
         let watching = monitor::run(store, queue, process.health, drained.clone());
         let working = async {
             let worked = Box::pin(worker.run(process.shutdown.clone())).await;
@@ -66,7 +68,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
             worked
         };
         // Calls end with their connections, so these outlive the worker's last job.
-        let connecting = upstreams.run(&tools, &drained, tell);
+        let connecting = upstreams.run(&tools, &drained, |upstream, how| told.tell(upstream, how));
         let following = async {
             match file {
                 Some((served, again)) => served.follow(again).await,
@@ -80,12 +82,42 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     })
 }
 
-/// How an upstream server goes.
-fn tell(upstream: &str, how: Option<Result<(), String>>) {
-    match how {
-        Some(Ok(())) => tracing::info!(upstream, "upstream server is connected"),
-        Some(Err(problem)) => tracing::warn!(upstream, problem, "upstream server is not to be had"),
-        None => tracing::info!(upstream, "upstream server is not wanted any more"),
+/// How upstream servers go, for probes and logs. One that is down costs its own tools only.
+struct Told {
+    check: telemetry::Check,
+    down: Mutex<BTreeMap<String, String>>,
+}
+
+impl Told {
+    fn new(health: &telemetry::Health) -> Self {
+        let check = health.check("upstreams");
+        check.ready();
+        Self {
+            check,
+            down: Mutex::default(),
+        }
+    }
+
+    fn tell(&self, upstream: &str, how: Option<Result<(), String>>) {
+        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        down.remove(upstream);
+        match how {
+            Some(Ok(())) => tracing::info!(upstream, "upstream server is connected"),
+            Some(Err(problem)) => {
+                tracing::warn!(upstream, problem, "upstream server cannot be used");
+                down.insert(upstream.to_owned(), problem);
+            }
+            None => tracing::info!(upstream, "upstream server is not wanted any more"),
+        }
+        let reasons: Vec<String> = down
+            .iter()
+            .map(|(name, problem)| format!("upstream \"{name}\" {problem}"))
+            .collect();
+        if reasons.is_empty() {
+            self.check.ready();
+        } else {
+            self.check.degraded(reasons.join("; "));
+        }
     }
 }
 

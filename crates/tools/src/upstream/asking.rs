@@ -18,6 +18,8 @@ use super::message::{self, Request};
 use super::outcome::Outcome;
 use super::tool::UpstreamTool;
 
+/// What is said of a server without a connection.
+const DOWN: &str = "cannot be reached just now";
 /// Stands for "until told to stop".
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -42,9 +44,14 @@ impl Asking {
     ) -> Result<Outcome, ToolError> {
         let mut renewed = false;
         loop {
-            let link = tokio::select! {
-                link = tool.source.link() => link?,
-                () = self.stop.cancelled() => return Err(stopped(&self.stop).await),
+            // A new session is waited for; all else was, before the step began.
+            let link = match tool.source.link_now() {
+                Some(link) => link,
+                None if !renewed => return Err(tool.fault(Fault::NotSent(DOWN.to_owned()))),
+                None => tokio::select! {
+                    link = tool.source.link() => link?,
+                    () = self.stop.cancelled() => return Err(stopped(&self.stop).await),
+                },
             };
             let name = message::string(&tool.name);
             let mut members = vec![("name", name.as_str()), ("arguments", arguments)];
@@ -257,10 +264,7 @@ fn refusal(request: &Request, error: ErrorObject) -> Result<Box<RawValue>, Error
 fn meta(info: &StepInfo) -> Vec<(&'static str, String)> {
     let trace = &info.trace_context;
     [
-        (
-            protocol::meta::IDEMPOTENCY_KEY,
-            Some(&info.idempotency_key),
-        ),
+        (protocol::meta::IDEMPOTENCY_KEY, Some(&info.idempotency_key)),
         ("traceparent", trace.traceparent.as_ref()),
         ("tracestate", trace.tracestate.as_ref()),
         ("baggage", trace.baggage.as_ref()),

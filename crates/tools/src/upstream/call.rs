@@ -87,6 +87,15 @@ impl<'a> Call<'a> {
         self.round += 1;
         let key = self.key("call");
         let tool = self.tool;
+        if tool.source.link_now().is_none() {
+            // Outside of the step, which is in doubt if the worker is lost in it. Without a
+            // connection a step that is replayed goes on, and any other says so.
+            let stop = context.cancelled();
+            tokio::select! {
+                _ = tool.source.link() => {}
+                () = stop.cancelled() => {}
+            }
+        }
         let how = Asking {
             effects: tool.effects,
             stop: context.cancelled(),
@@ -112,9 +121,7 @@ impl<'a> Call<'a> {
             .step(step, |info| async move {
                 let ended = match answer {
                     Some(answer) => how.go_on(tool, answer).await,
-                    None => {
-                        how.place(tool, &arguments, more, info).await
-                    }
+                    None => how.place(tool, &arguments, more, info).await,
                 };
                 let (outcome, rest) = ended?.split();
                 *put = rest;

@@ -24,6 +24,8 @@ const RESUMES_MAX: u32 = 5;
 const RESUME_PAUSE: Duration = Duration::from_millis(500);
 /// Words that nobody waits for an answer to.
 const WORD_WITHIN: Duration = Duration::from_secs(5);
+/// The word that a call is given up: well within the grace of who gives it up.
+const CANCEL_WITHIN: Duration = Duration::from_secs(2);
 
 type Sending = Pin<Box<dyn Future<Output = Result<Answered, Fault>> + Send>>;
 
@@ -241,7 +243,7 @@ impl Exchange {
         let params = message::object([("requestId", id.as_str()), ("reason", &why)]);
         let text = message::outgoing(None, "notifications/cancelled", &params);
         let told = self.link.tell(Bytes::from(text));
-        if !matches!(tokio::time::timeout(WORD_WITHIN, told).await, Ok(Ok(()))) {
+        if !matches!(tokio::time::timeout(CANCEL_WITHIN, told).await, Ok(Ok(()))) {
             tracing::debug!("an upstream was not told that a call is cancelled");
         }
     }

@@ -1,10 +1,12 @@
 //! An upstream server that is a program of its own: one process, spoken to through its pipes
 //! (MCP 2025-11-25 §stdio), supervised like every command of a worker's.
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use worker::process::{Command, Commands, Talk};
+use worker::process::{Command, Commands, Output, Talk};
 
 use super::config::UpstreamConfig;
 use super::floor::Floor;
@@ -13,6 +15,15 @@ use super::message::{self, Message, Request};
 
 /// Of its standard error, for the message at its end.
 const STDERR_BYTES_MAX: usize = 4096;
+
+/// A process that has closed its output may take so long to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What happens first.
+enum Closed {
+    Ended(Result<Output, worker::process::Error>),
+    Heard(Option<String>),
+}
 
 /// The command as its settings want it.
 pub(super) fn command(config: &UpstreamConfig) -> Command {
@@ -49,28 +60,42 @@ pub(super) async fn run(
     let running = command.run(&commands);
     let hearing = hear(to, from, &floor, bytes_max);
     tokio::pin!(running);
-    let ended = tokio::select! {
-        ended = &mut running => ended,
-        problem = hearing => {
+    let closed = tokio::select! {
+        ended = &mut running => Closed::Ended(ended),
+        problem = hearing => Closed::Heard(problem),
+    };
+    let ended = match closed {
+        Closed::Ended(ended) => ended,
+        Closed::Heard(Some(problem)) => {
             stop.cancel();
-            let ended = running.await;
+            // What it comes to is known already.
+            let _ = running.await;
             floor.close();
-            if let Some(problem) = problem {
-                return problem;
-            }
-            ended
+            return problem;
         }
+        // It has closed its output: it ends, or is ended.
+        Closed::Heard(None) => match tokio::time::timeout(LAST_WORDS, &mut running).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                stop.cancel();
+                running.await
+            }
+        },
     };
     floor.close();
     match ended {
-        Ok(output) => {
-            let said = output.stderr.text();
-            let last: Vec<&str> = said.trim().lines().rev().take(3).collect();
-            let last: Vec<&str> = last.into_iter().rev().collect();
-            format!("has ended ({}): {}", output.status, last.join(" | "))
-        }
+        Ok(output) => last_words(&output),
+        Err(worker::process::Error::Stopped { output, .. }) => last_words(&output),
         Err(error) => error.to_string(),
     }
+}
+
+/// How it ended, and the end of what it said of it.
+fn last_words(output: &Output) -> String {
+    let said = output.stderr.text();
+    let lines: Vec<&str> = said.trim().lines().collect();
+    let last = lines[lines.len().saturating_sub(3)..].join(" | ");
+    format!("has ended ({}): {last}", output.status)
 }
 
 /// Hears until it has closed its output, or says too much at once.

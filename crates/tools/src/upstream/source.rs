@@ -87,6 +87,12 @@ impl Source {
         }
     }
 
+    /// The connection, if there is one just now.
+    pub(super) fn link_now(&self) -> Option<Arc<Link>> {
+        let link = self.link.borrow().clone();
+        link.filter(|link| !link.broken.is_cancelled())
+    }
+
     /// Reads its list of tools at once.
     pub(super) fn look_again(&self) {
         self.again.notify_one();

@@ -11,6 +11,7 @@ use super::config::Effects;
 use super::fault::Fault;
 use super::message;
 use super::outcome::Outcome;
+use super::promise::Promise;
 use super::source::Source;
 
 /// A tool that is called at its server.
@@ -20,6 +21,7 @@ pub(super) struct UpstreamTool {
     pub(super) name: String,
     pub(super) effects: Effects,
     spec: ToolSpec,
+    promise: Promise,
     mirrored: Vec<ParamHeader>,
 }
 
@@ -32,11 +34,8 @@ impl UpstreamTool {
         let name = definition.name.clone();
         definition.name = format!("{}{name}", source.config.prefix);
         let mirrored = definition.check()?;
-        if let Some(schema) = &definition.output_schema
-            && !schema.get().starts_with('{')
-        {
-            return Err(format!("tool {name}: outputSchema must be an object"));
-        }
+        let promise = Promise::read(definition.output_schema.as_deref())
+            .map_err(|problem| format!("tool {name}: {problem}"))?;
         let effects = source
             .config
             .effects_of(&name, definition.annotations.as_ref());
@@ -47,6 +46,7 @@ impl UpstreamTool {
             name,
             effects,
             spec,
+            promise,
             mirrored,
         })
     }
@@ -56,11 +56,18 @@ impl UpstreamTool {
         &self,
         result: &serde_json::value::RawValue,
     ) -> Result<CallToolResult, ToolError> {
-        CallToolResult::passed_on(result.get().as_bytes()).map_err(|problem| {
-            let name = self.source.name();
-            let text = format!("upstream \"{name}\" answered with garbage: {problem}");
+        let fail = |problem: String| {
+            let text = format!("upstream \"{}\" {problem}", self.source.name());
             ToolError::failed(protocol::code::INTERNAL_ERROR, text)
-        })
+        };
+        let result = CallToolResult::passed_on(result.get().as_bytes())
+            .map_err(|problem| fail(format!("answered with garbage: {problem}")))?;
+        self.promise.check(&result).map_err(|problem| {
+            fail(format!(
+                "answered with a result that does not fit the tool's outputSchema, {problem}"
+            ))
+        })?;
+        Ok(result)
     }
 
     /// What a fault means for a call of this tool.

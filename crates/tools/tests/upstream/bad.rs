@@ -118,13 +118,15 @@ async fn a_call_that_is_answered_with_garbage_says_so() {
 async fn bad_tools_are_left_out_and_the_others_are_not() {
     let mut output = tool("output", json!({}));
     output["outputSchema"] = json!("no");
+    let mut schema = tool("schema", json!({}));
+    schema["outputSchema"] = json!({ "type": "no such type" });
     let mut input = tool("input", json!({}));
     input["inputSchema"] = json!({ "type": "array" });
     let mut task = tool("task", json!({}));
     task["execution"] = json!({ "taskSupport": "required" });
     let annotations = tool("annotations", json!({ "readOnlyHint": "maybe" }));
     let listed = json!([
-        output, input, task, annotations, 7, { "name": "bare" }, tool("a b", json!({})),
+        output, schema, input, task, annotations, 7, { "name": "bare" }, tool("a b", json!({})),
         tool("twice", json!({})), tool("twice", json!({})), tool("good", json!({}))
     ]);
     let server = legacy(listed, done).await;
@@ -241,4 +243,38 @@ async fn a_revision_that_is_set_is_not_asked_for() {
         ..config(&server.url)
     }]);
     world.until(|_, told| matches!(told, Some(Err(_)))).await;
+}
+
+#[tokio::test]
+async fn a_result_that_is_not_as_promised_is_told() {
+    let mut promised = tool("t", json!({ "readOnlyHint": true }));
+    promised["outputSchema"] =
+        json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+    let results = [
+        (
+            json!({ "content": [], "structuredContent": { "n": 7 } }),
+            None,
+        ),
+        (json!({ "content": [], "isError": true }), None),
+        (
+            json!({ "content": [], "structuredContent": { "n": "7" } }),
+            Some("at /n"),
+        ),
+        (
+            json!({ "content": [] }),
+            Some("it has no structuredContent"),
+        ),
+    ];
+    for (result, problem) in results {
+        let server = legacy(json!([promised]), move |seen: &Seen| {
+            Reply::json(seen.result(result.clone()))
+        })
+        .await;
+        let world = World::of(&server.url).await;
+        let run = world.kit("up_t").run().await;
+        match problem {
+            None => drop(run.result().unwrap()),
+            Some(problem) => assert!(said(&run).contains(problem), "{}", said(&run)),
+        }
+    }
 }

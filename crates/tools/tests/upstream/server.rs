@@ -230,8 +230,11 @@ impl Connection {
                 return;
             }
         }
+        if !held {
+            return;
+        }
         let mut told = 0;
-        while held {
+        loop {
             let more: Vec<String> = self.said.borrow_and_update()[told..].to_vec();
             told += more.len();
             for event in more {
