@@ -40,7 +40,8 @@ pub(crate) struct Link {
     current: Mutex<Current>,
     suspect: Notify,
     up: Up,
-    refused: Mutex<Option<&'static str>>,
+    /// Of commands and subscriptions.
+    refused: Mutex<[Option<&'static str>; 2]>,
 }
 
 #[derive(Default)]
@@ -151,11 +152,13 @@ impl Link {
 
     /// Why Redis does not let us in, where waiting does not help.
     pub(crate) fn refused(&self) -> Option<&'static str> {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        let parts = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.iter().flatten().next().copied()
     }
 
-    fn set_refused(&self, refused: Option<&'static str>) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    pub(crate) fn set_refused(&self, part: Part, refused: Option<&'static str>) {
+        let mut parts = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        parts[part as usize] = refused;
     }
 
     /// What opens connections, with the password of now.
@@ -178,12 +181,12 @@ impl Link {
     /// Keeps the command connection until `shutdown`.
     pub(crate) async fn keep(&self, shutdown: CancellationToken) {
         let mut backoff = Backoff::default();
-        let mut failing = false;
+        let mut told = None;
         loop {
             let wait = match self.establish().await {
                 Ok(()) => {
                     tracing::info!("connected to redis");
-                    (failing, backoff) = (false, Backoff::default());
+                    (told, backoff) = (None, Backoff::default());
                     tokio::select! {
                         () = shutdown.cancelled() => return,
                         () = self.watch_over() => {}
@@ -195,11 +198,11 @@ impl Link {
                 }
                 Err(error) => {
                     let refused = refusal(&error);
-                    if !failing || refused != self.refused() {
+                    if told != Some(refused) {
                         tracing::warn!(error = %error, reason = refused, "redis is not reachable; going on without it");
                     }
-                    failing = true;
-                    self.set_refused(refused);
+                    told = Some(refused);
+                    self.set_refused(Part::Commands, refused);
                     backoff.failed()
                 }
             };
@@ -220,7 +223,7 @@ impl Link {
         current.connection = Some(connection);
         drop(current);
         self.metrics.connects.with_label_values(&["commands"]).inc();
-        self.set_refused(None);
+        self.set_refused(Part::Commands, None);
         self.mark(Part::Commands, true);
         Ok(())
     }

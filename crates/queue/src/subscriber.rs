@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::error::refusal;
 use crate::hub::{Hub, Order};
 use crate::link::{Link, Part, within};
 
@@ -59,10 +60,14 @@ impl Subscriber {
                     .connects
                     .with_label_values(&["subscriber"])
                     .inc();
+                self.link.set_refused(Part::Subscriber, None);
                 self.link.mark(Part::Subscriber, true);
                 self.serve(sink, stream).await
             }
-            Err(error) => error,
+            Err(error) => {
+                self.link.set_refused(Part::Subscriber, refusal(&error));
+                error
+            }
         }
     }
 

@@ -129,7 +129,9 @@ async fn a_password_file_may_change() {
     std::fs::write(&secret, "second").unwrap();
     process.connected(true).await;
     assert_eq!(process.queue.refused(), None);
-    admin(&["ACL", "SETUSER", "app", "-@all"]).await;
+    admin(&["ACL", "SETUSER", "app", "resetchannels"]).await;
+    assert!(refused(settings.clone()).await.contains("lacks a right"));
+    admin(&["ACL", "SETUSER", "app", "allchannels", "-@all"]).await;
     assert!(refused(settings).await.contains("lacks a right"));
 }
 
