@@ -202,13 +202,13 @@ impl Store {
         })
     }
 
-    /// Messages to send now, to these receivers; nobody else gets them for `claim`.
+    /// Messages to send now, to this receiver; nobody else gets them for `claim`.
     ///
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn due_deliveries(
         &self,
-        receivers: &[String],
+        receiver: &str,
         limit: i64,
         claim: Duration,
     ) -> Result<Vec<Delivery>, Error> {
@@ -216,7 +216,7 @@ impl Store {
         with_connection!(self, "due_deliveries", |connection| {
             let statement = connection.prepare_cached(sql!("due_deliveries")).await?;
             let rows = connection
-                .query(&statement, &[&limit, &receivers, &claim_ms])
+                .query(&statement, &[&limit, &receiver, &claim_ms])
                 .await?;
             Ok(rows
                 .iter()

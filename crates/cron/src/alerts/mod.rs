@@ -198,7 +198,7 @@ async fn keep_telling(parts: &Parts, receiver: &Receiver, others: &Others) -> Sw
 /// Sends a receiver what is due, while it takes it.
 async fn tell(parts: &Parts, receiver: &Receiver) -> Swept {
     let (alerts, store) = (&parts.alerts, &parts.store);
-    let (name, names) = (&receiver.name, [receiver.name.clone()]);
+    let name = &receiver.name;
     let begun = Instant::now();
     let mut told = 0;
     loop {
@@ -208,7 +208,7 @@ async fn tell(parts: &Parts, receiver: &Receiver) -> Swept {
         if at_once == 0 || begun.elapsed() > ROUND || parts.shutdown.is_cancelled() {
             return Ok(told);
         }
-        let due = store.due_deliveries(&names, at_once, CLAIM).await?;
+        let due = store.due_deliveries(name, at_once, CLAIM).await?;
         if due.is_empty() {
             return Ok(told);
         }

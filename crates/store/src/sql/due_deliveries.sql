@@ -1,8 +1,8 @@
--- What is to be sent now, claimed for $3 ms: a sender that is killed leaves it to the next one, so a
+-- What a receiver is to be sent now, claimed for $3 ms: a sender that is killed leaves it to the next one, so a
 -- crash leads to a repeat and never to a loss.
 WITH due AS MATERIALIZED (
     SELECT alert_id, receiver FROM alert_deliveries
-    WHERE next_at <= now() AND receiver = ANY($2::text[])
+    WHERE next_at <= now() AND receiver = $2
     ORDER BY next_at LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 ), claimed AS (

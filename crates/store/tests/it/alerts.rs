@@ -49,7 +49,7 @@ async fn completed(world: &World, result: &[u8]) -> TaskId {
 }
 
 async fn due(store: &Store) -> Vec<Delivery> {
-    store.due_deliveries(&pager(), 10, HOUR).await.unwrap()
+    store.due_deliveries("pager", 10, HOUR).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +68,11 @@ async fn a_failure_that_nobody_read_is_told_once() {
     .await;
     store.mark_fetched(&[read]).await.unwrap();
     let judged = store.raise_unfetched(&rules(&receivers)).await.unwrap();
-    assert_eq!(judged, (1, 0), "the window is open; what was read is done with");
+    assert_eq!(
+        judged,
+        (1, 0),
+        "the window is open; what was read is done with"
+    );
     world
         .run("UPDATE tasks SET finished_at = finished_at - interval '2 hours'")
         .await;
@@ -120,8 +124,7 @@ async fn what_is_read_is_resolved_for_those_who_were_told() {
     assert!(over.alert.resolved_at.is_some());
     store.sent_deliveries(&[over], None).await.unwrap();
     assert!(due(store).await.is_empty());
-    let mail = ["mail".to_owned()];
-    let mail = store.due_deliveries(&mail, 10, HOUR).await.unwrap();
+    let mail = store.due_deliveries("mail", 10, HOUR).await.unwrap();
     assert!(
         mail.is_empty(),
         "never told, so nothing to take back: {mail:?}"
@@ -348,8 +351,8 @@ async fn two_senders_never_have_the_same_message() {
         .await
         .unwrap();
     let (a, b) = tokio::join!(
-        world.store.due_deliveries(&receivers, 10, HOUR),
-        other.due_deliveries(&receivers, 10, HOUR)
+        world.store.due_deliveries("pager", 10, HOUR),
+        other.due_deliveries("pager", 10, HOUR)
     );
     assert_eq!(a.unwrap().len() + b.unwrap().len(), 8);
     // One that is killed leaves them to the next.
