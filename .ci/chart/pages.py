@@ -10,8 +10,6 @@ from rendering import CHART, ROOT
 SHOWN = re.compile(r"(?:^|`|\$ |-- |\s)(?:/usr/local/bin/|target/debug/)?mcp-tasks ([a-z][^`\n|#&;]*)")
 
 
-
-
 def check(binary):
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", CHART / "README.md", *sorted((ROOT / "docs").rglob("*.md")),
              CHART / "templates/NOTES.txt"]
