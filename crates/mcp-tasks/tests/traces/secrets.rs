@@ -88,10 +88,11 @@ async fn neither_logs_nor_spans_tell_what_is_sent_through_tools() {
                 .any(|part| part == secret.as_bytes())
         })
     };
-    let mut bytes = 0;
+    let (mut bytes, mut debug) = (0, 0);
     for node in stack.cluster.nodes() {
         let log = std::fs::read(Node::log(node)).unwrap();
         bytes += log.len();
+        debug += String::from_utf8_lossy(&log).matches("\"DEBUG\"").count();
         for line in log.split(|byte| *byte == b'\n') {
             let found = told(line);
             assert_eq!(
@@ -107,6 +108,7 @@ async fn neither_logs_nor_spans_tell_what_is_sent_through_tools() {
         let not_json = text.lines().find(|line| !line.starts_with('{'));
         assert_eq!(not_json, None, "every line is JSON, those of panics too");
     }
+    assert!(debug > 0, "it was asked to tell much");
     let bodies = collector.bodies();
     for body in &bodies {
         assert_eq!(told(body), None);
