@@ -158,6 +158,7 @@ impl Store {
             transaction.commit().await?;
             if let Some(task) = &settled {
                 self.count(task);
+                self.count_loss(task);
             }
             Ok(Cancel::of(settled))
         })
@@ -254,6 +255,13 @@ impl Store {
         }
     }
 
+    /// A task that was running, and that not its worker settles.
+    fn count_loss(&self, task: &Settled) {
+        if task.was == "running" {
+            self.metrics.lease_ran_out(&task.tool);
+        }
+    }
+
     async fn settle(
         &self,
         tasks: &[(TaskId, Option<i32>, Option<uuid::Uuid>)],
@@ -275,6 +283,9 @@ impl Store {
             let settled: Vec<_> = rows.iter().map(Settled::from_row).collect();
             for task in &settled {
                 self.count(task);
+                if tokens.iter().all(Option::is_none) {
+                    self.count_loss(task);
+                }
             }
             Ok::<_, Fault>(settled)
         })

@@ -227,6 +227,9 @@ impl Store {
                     ],
                 )
                 .await?;
+            if row.as_ref().is_some_and(|row| row.get("taken_over")) {
+                self.metrics.lease_ran_out(request.tool);
+            }
             Ok(row.map(|row| claim(&row, request.token)))
         })
     }

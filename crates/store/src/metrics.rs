@@ -64,6 +64,8 @@ telemetry::metrics! {
         together: Histogram = "mcp_tasks_store_reads_together" in TOGETHER,
         /// Writes that were refused because their attempt no longer owned its task, by operation.
         fenced: IntCounterVec = "mcp_tasks_store_fenced_writes_total" ["operation"],
+        /// Leases that ran out, because their worker died, hung or was cut off, by tool; told by the process that took the task over or ended it.
+        leases: IntCounterVec = "mcp_tasks_leases_run_out_total" ["tool"],
         /// Seconds from a task's creation to its end, by tool and outcome (`completed`, `tool_error`, `failed`, `cancelled`); told by the process that ended it.
         life: HistogramVec = "mcp_tasks_task_duration_seconds" ["tool", "outcome"] in LIFE,
         /// Steps that began and whose end stayed unknown, so that their task failed, by tool; told by the process that found it.
@@ -132,6 +134,11 @@ impl Metrics {
             .observe(age.as_secs_f64());
     }
 
+    /// Nobody renewed the lease of a job of this tool.
+    pub(crate) fn lease_ran_out(&self, tool: &str) {
+        self.leases.with_label_values(&[tool]).inc();
+    }
+
     /// The end of a step is unknown, and its task fails for it.
     pub(crate) fn in_doubt(&self, tool: &str) {
         self.doubts.with_label_values(&[tool]).inc();
@@ -151,5 +158,6 @@ impl Store {
             self.metrics.life.with_label_values(&[tool, outcome]);
         }
         self.metrics.doubts.with_label_values(&[tool]);
+        self.metrics.leases.with_label_values(&[tool]);
     }
 }

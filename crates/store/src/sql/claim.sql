@@ -47,4 +47,4 @@ WITH lost AS (
     ON CONFLICT DO NOTHING
 ), forgotten AS (DELETE FROM attempts a USING claimed c WHERE a.task_id = c.id
     AND c.attempt > 200 AND a.attempt < c.attempt - 200)
-SELECT * FROM claimed
+SELECT c.*, EXISTS (SELECT FROM lost l WHERE l.attempt = c.attempt - 1) AS taken_over FROM claimed c

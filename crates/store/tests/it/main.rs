@@ -15,6 +15,7 @@ mod broken;
 mod cancel;
 mod claim;
 mod create;
+mod ends;
 mod expire;
 mod input;
 mod journal;
