@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_millis(2_200);
 const LASTING: [&str; 1] = [sweeps::gauges::NAME];
 /// What looks on over time. A process that does not stay takes the word of the workers: one that has
 /// been up for so long shows that others had the time to come back.
-const WATCHERS: [&str; 2] = [sweeps::versions::NAME, sweeps::catalogue::NAME];
+pub(crate) const WATCHERS: [&str; 2] = [sweeps::versions::NAME, sweeps::catalogue::NAME];
 /// What judges leases.
 const JUDGES: [&str; 2] = ["requeue", "stopped"];
 

@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 use tracing::Instrument;
 use uuid::Uuid;
 
-use crate::{Parts, Sweep, trace};
+use crate::{Parts, Sweep, once, trace};
 
 /// A leader that says nothing for this long is replaced. It says so three times as often, also
 /// in the middle of a long sweep; so this is how long a killed replica keeps a sweep waiting.
@@ -20,6 +20,8 @@ const OVERDUE_MIN: Duration = Duration::from_secs(15);
 const LOOP_AGE_MAX: Duration = Duration::from_secs(30);
 /// Between two signs of life of it.
 const TURN: Duration = Duration::from_secs(1);
+/// By so much two clocks may differ in what they say has passed.
+const ASLEEP: Duration = Duration::from_secs(15);
 /// What readiness says of a sweep then.
 const OVERDUE: &str = "has not succeeded for three intervals";
 /// How long it may take to say that this process leads no more.
@@ -62,6 +64,9 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
             () = parts.shutdown.cancelled() => return resign(&parts, sweep, holder).await,
             _ = ticks.tick() => {}
         }
+        if once::WATCHERS.contains(&sweep.name) && slept(&parts, sweep, last_success).await {
+            parts.watching_since = Instant::now();
+        }
         let late = async {
             let due = last_success + overdue;
             tokio::time::sleep_until(due.into()).await;
@@ -69,7 +74,7 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
             std::future::pending::<()>().await;
         };
         let swept = tokio::select! {
-            swept = once(&parts, sweep, holder) => swept,
+            swept = turn_of(&parts, sweep, holder) => swept,
             () = overtime(&parts) => return resign(&parts, sweep, holder).await,
             () = late => unreachable!("it only tells"),
         };
@@ -107,13 +112,20 @@ async fn keep(parts: &Parts, health: &Health, sweep: &Sweep, holder: Uuid) {
     }
 }
 
+/// Whether more time has passed for Postgres than for this process since the sweep last ended well, here
+/// or elsewhere: a machine that slept, with all that ran on it, has heard of nobody meanwhile.
+async fn slept(parts: &Parts, sweep: &Sweep, last_success: Instant) -> bool {
+    let success = parts.store.sweep_success(sweep.name).await;
+    matches!(success, Ok(Some(ago)) if ago > last_success.elapsed() + ASLEEP)
+}
+
 /// The process was asked to end, and what is under way had its time.
 async fn overtime(parts: &Parts) {
     parts.shutdown.cancelled().await;
     tokio::time::sleep(LAST_BATCH).await;
 }
 
-async fn once(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<Turn, crate::Error> {
+async fn turn_of(parts: &Parts, sweep: &Sweep, holder: Uuid) -> Result<Turn, crate::Error> {
     let lease = LEASE_MIN.max(sweep.interval * 2);
     if !lead(parts, sweep, (holder, lease)).await? {
         return elsewhere(parts, sweep).await;

@@ -295,3 +295,35 @@ async fn tools_that_nobody_serves_are_taken_off_the_list_and_come_back() {
     let again = again.await.unwrap();
     other.wait_status(&again, "completed", SOON).await.unwrap();
 }
+
+/// A machine that slept with all that ran on it: to Postgres' clock nobody was heard of for an hour, and
+/// workers have not had the time to say anything. Nothing is taken off the list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_slept_takes_no_tool_off_the_list() {
+    let settings = "[cron]\npurge_interval = \"4s\"\ntool_wait = \"9s\"\n[worker]\npublish_interval = \"3s\"\n";
+    let mut system = System::with(1, 1, settings).await;
+    let changes = "SELECT string_agg(name || listed || changed_at, ',' ORDER BY name) FROM tools";
+    let before = system.database.rows(changes).await.unwrap();
+    // Long enough for the sweep to judge, and right after a turn: the next one is seconds away.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let turn = "SELECT now() - last_success_at < interval '300 ms' FROM sweep_leases WHERE sweep = 'catalogue'";
+    let turned = async || system.database.rows(turn).await.unwrap()[0][0].clone();
+    harness::wait::for_state("a turn", SOON, turned, |turned| {
+        turned.as_deref() == Some("t")
+    })
+    .await
+    .unwrap();
+    let sleep =
+        "BEGIN; UPDATE sweep_leases SET last_success_at = last_success_at - interval '1 hour';
+                 UPDATE tools SET last_seen_at = last_seen_at - interval '1 hour'; COMMIT";
+    system.database.rows(sleep).await.unwrap();
+    let swept = "SELECT last_success_at > now() - interval '1 minute' FROM sweep_leases WHERE sweep = 'catalogue'";
+    let swept = async || system.database.rows(swept).await.unwrap()[0][0].clone();
+    harness::wait::for_state("the next turn", SOON, swept, |swept| {
+        swept.as_deref() == Some("t")
+    })
+    .await
+    .unwrap();
+    system.cluster.workers[0].thaw();
+    assert_eq!(system.database.rows(changes).await.unwrap(), before);
+}
