@@ -388,7 +388,7 @@ receivers = []
         let file = r#"
 [[alerts.receivers]]
 name = "a"
-kind = "webhok"
+kind = "pigeon"
 [[alerts.receivers]]
 name = "b"
 [[alerts.receivers]]
