@@ -1,7 +1,7 @@
 //! The tools file of a worker: served, and read again when asked.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ impl Served {
 ///
 /// # Errors
 /// When the file cannot be read, or has no such tool.
-pub fn show(name: &str, file: &PathBuf, output: Output) -> Result<ExitCode, Failure> {
+pub fn show(name: &str, file: &Path, output: Output) -> Result<ExitCode, Failure> {
     let read = tools::file::load(file)?;
     let Some(policy) = read.policy(name) else {
         let names: Vec<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
