@@ -18,6 +18,7 @@ while IFS= read -r line; do
   *'"method":"initialize"'*)
     said '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}' ;;
   *'"method":"tools/list"'*)
+    if [ -e mute ]; then continue; fi
     said 'this is no message'
     said '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"act","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}}]}}' ;;
   *'"method":"tools/call"'*'"name":"die"'*)
@@ -41,12 +42,13 @@ struct World {
 }
 
 impl World {
-    /// A worker whose tools file has the script's server, and whatever else is said.
-    async fn with(more: &str) -> Self {
+    /// A worker whose tools file has the script's server, with keys of its own, and whatever else
+    /// is said.
+    async fn with(own: &str, more: &str) -> Self {
         let dir = Temp::new().unwrap();
         std::fs::write(dir.path().join("server.sh"), SERVER).unwrap();
         let file = dir.path().join("tools.toml");
-        std::fs::write(&file, tools(dir.path(), more)).unwrap();
+        std::fs::write(&file, tools(dir.path(), own, more)).unwrap();
         let settings = format!(
             "[tools]\nfile = {:?}\n[worker]\ndrain_deadline = \"500ms\"\n",
             file.display()
@@ -89,6 +91,24 @@ impl World {
             .await
     }
 
+    /// What `/readyz` answers once its body is so.
+    async fn probe(&self, is_so: impl Fn(&str) -> bool) -> u16 {
+        let url = format!("{}/readyz", self.system.cluster.workers[0].admin());
+        let http = harness::http::Http::new(SOON);
+        let look = async || {
+            let answer = http.get(&url).await.unwrap();
+            (
+                answer.status,
+                String::from_utf8_lossy(&answer.body).into_owned(),
+            )
+        };
+        let good = |(_, body): &(u16, String)| is_so(body);
+        harness::wait::for_state("a probe", SOON, look, good)
+            .await
+            .unwrap()
+            .0
+    }
+
     /// The processes of the server, which have its folder.
     fn alive(&self) -> usize {
         let dir = self.dir.path().canonicalize().unwrap();
@@ -101,10 +121,10 @@ impl World {
     }
 }
 
-fn tools(dir: &Path, more: &str) -> String {
+fn tools(dir: &Path, own: &str, more: &str) -> String {
     format!(
         "[defaults]\ninline_budget = \"0s\"\n[[upstream]]\nname = \"script\"\nprefix = \"sh_\"\n\
-         command = [\"sh\", \"server.sh\"]\ndir = {:?}\n{more}",
+         command = [\"sh\", \"server.sh\"]\ndir = {:?}\n{own}\n{more}",
         dir.display()
     )
 }
@@ -112,7 +132,7 @@ fn tools(dir: &Path, more: &str) -> String {
 /// Its processes die with the worker; a read-only call is made again, any other is in doubt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_worker_means_what_hints_say() {
-    let mut world = World::with("").await;
+    let mut world = World::with("", "").await;
     let (look, act) = (world.start("sh_look").await, world.start("sh_act").await);
     world.at_work(&look).await;
     world.at_work(&act).await;
@@ -134,7 +154,7 @@ async fn a_killed_worker_means_what_hints_say() {
 /// One that ends in the middle of a call leaves doubt, says why it ended, and is started again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_dies_is_started_again() {
-    let world = World::with("").await;
+    let world = World::with("", "").await;
     let id = world.start("sh_die").await;
     let ended = world.ended(&id).await;
     assert_eq!(ended["error"]["data"]["reason"], "step_in_doubt", "{ended}");
@@ -153,26 +173,28 @@ async fn a_server_that_dies_is_started_again() {
 async fn one_that_cannot_be_had_degrades_and_disturbs_nobody() {
     let more = "[[upstream]]\nname = \"gone\"\nprefix = \"gone_\"\n\
                 command = [\"sh\", \"-c\", \"echo broken >&2; exit 7\"]\n";
-    let world = World::with(more).await;
+    let world = World::with("", more).await;
     std::fs::write(world.file("go"), "").unwrap();
     let look = world.start("sh_look").await;
     assert_eq!(text(&world.ended(&look).await["result"]), "done");
-    let worker = &world.system.cluster.workers[0];
-    let http = harness::http::Http::new(SOON);
-    let probe = async || {
-        let answer = http
-            .get(&format!("{}/readyz", worker.admin()))
-            .await
-            .unwrap();
-        (
-            answer.status,
-            String::from_utf8_lossy(&answer.body).into_owned(),
-        )
-    };
     let said = r#"upstream \"gone\" has ended (exit status: 7): broken"#;
-    let degraded = |probe: &(u16, String)| probe.1.contains(said);
-    let (status, _) = harness::wait::for_state("degraded", SOON, probe, degraded)
-        .await
-        .unwrap();
+    let status = world.probe(|body| body.contains(said)).await;
     assert_eq!(status, 200);
+}
+
+/// Many servers do one thing at a time: one that does not answer meanwhile is not ended for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_busy_keeps_its_call() {
+    let world = World::with("refresh = \"300ms\"\ntimeout = \"3s\"", "").await;
+    let look = world.start("sh_look").await;
+    world.at_work(&look).await;
+    std::fs::write(world.file("mute"), "").unwrap();
+    world
+        .probe(|body| body.contains("did not answer within 3s"))
+        .await;
+    std::fs::remove_file(world.file("mute")).unwrap();
+    world.probe(|body| !body.contains("degraded")).await;
+    std::fs::write(world.file("go"), "").unwrap();
+    assert_eq!(text(&world.ended(&look).await["result"]), "done");
+    assert_eq!(world.calls(), ["look"]);
 }

@@ -248,6 +248,7 @@ impl Source {
         tell: Tell<'_>,
     ) -> String {
         loop {
+            let mut wait = self.config.refresh;
             match list(link, self.config.timeout).await {
                 // Its successor says what there is.
                 Ok(_) if self.retired.is_cancelled() => std::future::pending().await,
@@ -269,10 +270,16 @@ impl Source {
                     tell(self.name(), Ok(()));
                 }
                 // What is known is offered on: calls say what is wrong.
-                Err(fault) => return fault.text(),
+                Err(fault) if link.floor.is_quiet() => return fault.text(),
+                // Busy with a call, perhaps, as many are that do one thing at a time. It is not
+                // to be ended for that.
+                Err(fault) => {
+                    tell(self.name(), Err(fault.text()));
+                    wait = wait.min(RETRY.1);
+                }
             }
             tokio::select! {
-                () = tokio::time::sleep(self.config.refresh) => {}
+                () = tokio::time::sleep(wait) => {}
                 () = self.again.notified() => {}
                 () = link.floor.tools_changed.notified() => tokio::time::sleep(SETTLE).await,
             }
