@@ -400,3 +400,45 @@ async fn a_parked_task_is_cancelled_at_once() {
         (TaskStatus::Cancelled, None)
     );
 }
+
+/// Whatever an old release kept of a stranger's trace, an answer lets the task go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_trace_context_keeps_a_task_from_going_on() {
+    let world = World::new().await;
+    let kept: [Option<&'static [u8]>; 4] = [
+        None,
+        Some(br#"{"traceparent": "00-1-2-01", "answered": {"traceparent": "old"}}"#),
+        Some(br#"{"baggage": "a=\u0000"}"#),
+        Some("{\"baggage\": \"ü=\u{10ffff}\"}".as_bytes()),
+    ];
+    for context in kept {
+        let created = world
+            .create(&ToolPolicy::default(), |new| {
+                new.trace_context = context.map(Bytes::from_static);
+            })
+            .await;
+        let store::Created::New(task) = created else {
+            panic!("{created:?}")
+        };
+        let claim = world.claim(task.id).await.unwrap();
+        let parked = world
+            .store
+            .park(&claim, ParkedFor::Task, &[question("q")], NO_WORK)
+            .await;
+        assert_eq!(parked.unwrap(), Parked::Parked);
+        let answered = world
+            .store
+            .answer(&world.alice, task.id, &answers(&[("q", YES)]), None)
+            .await;
+        assert_eq!(answered.unwrap(), resumed());
+        let next = world.claim(task.id).await.unwrap();
+        // No span is open here: nothing is linked to, and no older answer either.
+        let told = next.trace_context.as_deref();
+        let told = told.map(|json| serde_json::from_slice::<serde_json::Value>(json).unwrap());
+        assert!(
+            told.as_ref().is_none_or(|told| told["answered"].is_null()),
+            "{told:?}"
+        );
+        assert_eq!(told.is_some(), context.is_some());
+    }
+}
