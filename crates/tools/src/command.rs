@@ -7,6 +7,7 @@ mod message;
 mod prepare;
 mod result;
 mod script;
+mod wire;
 
 use std::path::PathBuf;
 use std::time::Duration;

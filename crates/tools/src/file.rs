@@ -1,6 +1,7 @@
 //! The tools file: which tools the stock worker serves, and by which policies.
 
 mod command;
+mod keys;
 mod policy;
 mod reader;
 mod reference;
@@ -178,7 +179,7 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
     let defaults = root.table("defaults", POLICY);
     let defaults = defaults.as_ref().map(Layer::read).unwrap_or_default();
     let mut tools: BTreeMap<String, Declared> = BTreeMap::new();
-    for section in sections(&root, "command", command::COMMAND) {
+    for section in sections(&root, "command", keys::COMMAND) {
         let (line, at) = (reader.line(section.at), section.at);
         let place = section.place.clone();
         let Some(command::Read { program, policy }) = command::read(section, folder, &defaults)

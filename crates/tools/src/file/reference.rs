@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::command::COMMAND;
+use super::keys::COMMAND;
 use super::policy::POLICY;
 use super::reader::Key;
 use crate::upstream::UpstreamConfig;
