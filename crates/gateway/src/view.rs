@@ -20,7 +20,8 @@ const NO_RESULT_YET_SHORT: &str = "(The result does not exist yet: poll tasks/ge
 
 /// What a task says that waits for its owner. What it last said of its work is over; and what it asks
 /// stands in `inputRequests` alone.
-const WAITS_FOR_INPUT: &str = "Waiting for your answers to inputRequests: send them by tasks/update.";
+const WAITS_FOR_INPUT: &str =
+    "Waiting for your answers to inputRequests: send them by tasks/update.";
 
 /// The task as its owner sees it.
 ///

@@ -12,6 +12,8 @@ use crate::config::{Config, is_secret};
 
 /// Every variable of ours begins so.
 const PREFIX: &str = "MCP_TASKS__";
+/// And these almost do. (Kubernetes sets such ones for a service of our name, never with `__`.)
+const PREFIX_ALMOST: &str = "MCP_TASKS_";
 /// Between the parts of a setting's name, in variables.
 const SEPARATOR: &str = "__";
 /// Settings that are lists; in the environment their values are separated by commas.
@@ -61,6 +63,8 @@ struct Sources {
     places: BTreeMap<String, String>,
     /// Variables as they are written, of which a number or a truth value was read.
     texts: BTreeMap<String, String>,
+    /// Variables that were meant for us, and name no setting.
+    misnamed: Vec<String>,
 }
 
 impl Sources {
@@ -82,6 +86,12 @@ impl Sources {
         for (name, text) in variables {
             let upper = name.to_uppercase();
             let Some(path) = upper.strip_prefix(PREFIX) else {
+                let almost = upper.strip_prefix(PREFIX_ALMOST);
+                if let Some(path) = almost.filter(|path| path.contains(SEPARATOR)) {
+                    self.misnamed.push(format!(
+                        "variable {name}: names no setting; is {PREFIX}{path} meant?"
+                    ));
+                }
                 continue;
             };
             let path = path.to_lowercase().replace(SEPARATOR, ".");
@@ -104,6 +114,7 @@ impl Sources {
     /// All problems.
     fn settings(mut self) -> Result<Config, Vec<String>> {
         let (config, broken, mut problems) = self.read();
+        problems.append(&mut self.misnamed);
         // A setting that could not be read has its default now: what is said of that is no help.
         let judged = config.problems().into_iter();
         let judged = judged.filter(|problem| !broken.iter().any(|path| problem.contains(path)));
@@ -360,6 +371,8 @@ receivers = []
             ("MCP_TASKS__LOGS__FORMAT", "xml"),
             ("MCP_TASKS__WORKER__SLOTZ", "1"),
             ("MCP_TASKS_CONFIG", "is another matter"),
+            ("MCP_TASKS_GATEWAY_PORT", "tcp://10.0.0.1:80"),
+            ("MCP_TASKS_GATEWAY__HOLD", "3s"),
         ];
         let problems = problems(file, &environment);
         for (path, told, place) in [
@@ -380,7 +393,9 @@ receivers = []
             assert!(found.is_some(), "{path}: {problems:#?}");
         }
         // What a heartbeat of an hour has to say of the lease, which could not be read, is no help.
-        assert_eq!(problems.len(), 8, "{problems:#?}");
+        let misnamed = "variable MCP_TASKS_GATEWAY__HOLD: names no setting; is MCP_TASKS__GATEWAY__HOLD meant?";
+        assert!(problems.iter().any(|problem| problem == misnamed));
+        assert_eq!(problems.len(), 9, "{problems:#?}");
     }
 
     #[test]

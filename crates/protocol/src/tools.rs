@@ -290,8 +290,7 @@ fn none<T>() -> Option<T> {
 impl Serialize for CallToolResult {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Some(text) = &self.passed_on {
-            let raw: &RawValue =
-                serde_json::from_slice(text).map_err(serde::ser::Error::custom)?;
+            let raw: &RawValue = serde_json::from_slice(text).map_err(serde::ser::Error::custom)?;
             return raw.serialize(serializer);
         }
         WireResult {

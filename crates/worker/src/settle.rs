@@ -75,9 +75,7 @@ impl Settling<'_> {
             },
             (end, order) => match (end, doubt) {
                 // It says itself what is in doubt, and what is known of it.
-                (End::Fail(error), Some(_)) if is_doubt(&error) => {
-                    self.fail(&error).await
-                }
+                (End::Fail(error), Some(_)) if is_doubt(&error) => self.fail(&error).await,
                 (_, Some(step)) => self.fail(&ToolError::in_doubt(&step.key)).await,
                 (End::Fail(error), _) => self.fail(&error).await,
                 // A try that ends because this worker ends is nobody's failure.

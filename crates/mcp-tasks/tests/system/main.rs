@@ -40,5 +40,5 @@ mod reports_tools;
 mod rollout;
 mod settings;
 mod support;
-mod upstreams;
 mod tools_file;
+mod upstreams;

@@ -215,7 +215,10 @@ async fn undoing_failing_and_idling_are_seen_for_what_they_are() {
         .collect();
     assert!(!sweeps.is_empty());
     for sweep in sweeps {
-        assert!(sweep.is_error || !sweep.get("sweep.rows").is_empty(), "{sweep:?}");
+        assert!(
+            sweep.is_error || !sweep.get("sweep.rows").is_empty(),
+            "{sweep:?}"
+        );
         assert_eq!(sweep.parent, "");
     }
     alice.get(task).await.unwrap();
