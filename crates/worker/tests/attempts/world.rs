@@ -191,7 +191,9 @@ impl World {
         script: &Script,
         change: impl FnOnce(&mut worker::Config),
     ) -> Running {
-        let store = Store::new(self.config.clone(), &Registry::new()).unwrap();
+        // One for all parts, as in a process.
+        let registry = Registry::new();
+        let store = Store::new(self.config.clone(), &registry).unwrap();
         let tools = ToolSet::new();
         tools
             .insert(Arc::new(Scripted {
@@ -205,7 +207,6 @@ impl World {
             ..worker::Config::default()
         };
         change(&mut settings);
-        let registry = Registry::new();
         let health = Health::new(&registry);
         let worker = Worker::new(
             settings,
