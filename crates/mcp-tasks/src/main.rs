@@ -7,6 +7,7 @@ mod lifecycle;
 mod load;
 mod metrics;
 mod monitor;
+mod out;
 mod reference;
 
 use std::ffi::OsString;
@@ -14,6 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::out::{out, outln};
 
 /// Durable task handles for MCP tools.
 #[derive(Debug, Parser)]
@@ -159,15 +162,15 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
             match what {
                 ConfigCommand::Check(settings) => {
                     config::load(settings.config.as_deref())?;
-                    println!("the settings are good");
+                    outln!("the settings are good");
                 }
                 ConfigCommand::Show(settings) => {
-                    print!(
+                    out!(
                         "{}",
                         config::show(&config::load(settings.config.as_deref())?)?
                     );
                 }
-                ConfigCommand::Reference => print!("{}", reference::markdown()),
+                ConfigCommand::Reference => out!("{}", reference::markdown()),
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -7,7 +7,7 @@
 )]
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use harness::cluster::{Cluster, Plan};
@@ -291,6 +291,18 @@ async fn tasks_are_stopped_and_repeated_singly_and_in_bulk() {
     assert_eq!(failed[0]["reason"], "task_expired");
     let repeated = desk.rows(&["tasks", "retry", &first]);
     let new = repeated[0]["new_id"].as_str().unwrap();
+    // A dry run says what would be refused; and in bulk a refusal is told by the exit code as well.
+    for arguments in [
+        &["tasks", "retry", &first, "--dry-run"][..],
+        &["tasks", "retry", "--status", "failed", "--dry-run"],
+    ] {
+        let (_, would) = desk.json(arguments);
+        assert_eq!(would[0]["refused"], "repeated already (--force)", "{would}");
+    }
+    let (done, bulk) = desk.json(&["tasks", "retry", "--status", "failed", "--yes"]);
+    assert!(!done && bulk[0]["outcome"] == "refused", "{bulk}");
+    let (applies, would) = desk.json(&["tasks", "cancel", &first, "--dry-run"]);
+    assert!(!applies && would[0]["refused"].is_string(), "{would}");
     let (again, said) = desk.json(&["tasks", "retry", &first]);
     let why = said[0]["detail"].as_str().unwrap();
     assert!(
@@ -683,4 +695,19 @@ async fn a_sweep_can_be_run_once() {
         json!({"sweeps": ["versions", "catalogue"]})
     );
     assert_eq!(audits[0]["operator"], "olga");
+}
+
+/// As `| head` does that has seen enough.
+#[test]
+fn a_reader_that_goes_is_no_failure() {
+    let mut child = Command::new(BINARY)
+        .args(["config", "reference"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
 }

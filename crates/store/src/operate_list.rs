@@ -27,6 +27,10 @@ pub struct TaskFilter {
     pub older_than: Option<Duration>,
     /// Ended, and not read by the owner.
     pub unread: bool,
+    /// Ended `failed`, or `completed` with `isError`.
+    pub errors: bool,
+    /// One of these; empty = any.
+    pub ids: Vec<TaskId>,
 }
 
 /// What the tasks are asked for: only those that it can be done to.
@@ -96,6 +100,10 @@ pub struct TaskSummary {
     pub last_error: Option<String>,
     /// Why it failed: `data.reason` of its error.
     pub reason: Option<String>,
+    /// It completed with `isError: true`.
+    pub is_error: bool,
+    /// Asked for [`TaskAct::Retry`]: why that is refused unless it is forced.
+    pub refusal: Option<String>,
     /// Its owner has read how it ended.
     pub fetched: bool,
     /// A handle is out.
@@ -133,6 +141,8 @@ impl Store {
         let older_ms = filter.older_than.map(ms);
         let act = act.map(TaskAct::as_str);
         let before: Option<Uuid> = before.map(|id| *id.as_uuid());
+        let ids: Vec<Uuid> = filter.ids.iter().map(|id| *id.as_uuid()).collect();
+        let ids = (!ids.is_empty()).then_some(ids);
         with_connection!(self, "list_tasks", |connection| {
             let statement = connection.prepare_cached(sql!("list_tasks")).await?;
             let rows = connection
@@ -149,6 +159,8 @@ impl Store {
                         &act,
                         &before,
                         &limit,
+                        &filter.errors,
+                        &ids,
                     ],
                 )
                 .await?;
@@ -178,6 +190,8 @@ impl Store {
                     stop_reason: row.get("stop_reason"),
                     last_error: row.get("last_error"),
                     reason: reason(row),
+                    is_error: row.get("is_error"),
+                    refusal: row.get("refusal"),
                     fetched: row.get("fetched"),
                     handed_out: row.get("handed_out"),
                 })

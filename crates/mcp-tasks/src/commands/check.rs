@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::{Failure, tools_file};
 use crate::Settings;
+use crate::out::outln;
 
 /// What to check.
 #[derive(Debug, clap::Args)]
@@ -29,14 +30,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let upstreams: Vec<&str> = upstreams.collect();
             for (what, names) in [("tools", names), ("upstream servers", upstreams)] {
                 if !names.is_empty() {
-                    println!("{what}: {}", names.join(", "));
+                    outln!("{what}: {}", names.join(", "));
                 }
             }
-            println!("{}: good", file.display());
+            outln!("{}: good", file.display());
             Ok(ExitCode::SUCCESS)
         }
         Err(problems) => {
-            println!("{problems}");
+            outln!("{problems}");
             eprintln!("mcp-tasks: {} problems", problems.problems.len());
             Ok(ExitCode::FAILURE)
         }

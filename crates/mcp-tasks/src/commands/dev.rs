@@ -71,6 +71,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         }
     }
     let expected = expected(&settings)?;
+    let run = options.data_dir.join("run");
     let stack = Stack {
         binary: std::env::current_exe()?,
         data_dir: options.data_dir,
@@ -84,7 +85,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(harness::dev::run(stack, Arc::new(Dev { expected })))?;
+    runtime.block_on(harness::dev::run(stack, Arc::new(Dev { expected, run })))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -194,6 +195,8 @@ fn request_state_key(options: &Options) -> Result<String, Failure> {
 
 struct Dev {
     expected: BTreeSet<String>,
+    /// Where each process's settings and log are.
+    run: PathBuf,
 }
 
 fn store(postgres_url: &str) -> Result<Store, store::Error> {
@@ -241,8 +244,11 @@ impl Hooks for Dev {
                 gateway.url, gateway.admin
             );
         }
+        let run = self.run.display();
         println!(
-            "postgres  {}\nredis     {}\nctrl-C stops everything.",
+            "postgres  {}\nredis     {}\nlogs      {run}/*.log\n\
+             operate   mcp-tasks doctor --config {run}/cron-1.toml   (tasks list, workers, … likewise)\n\
+             ctrl-C stops everything.",
             processes.postgres.url, processes.redis.url
         );
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::operator::{self, Options, Output, object, table};
 use super::{Failure, doctor_fleet, doctor_postgres, doctor_redis};
+use crate::out::outln;
 
 /// Postgres and Redis are waited for so long.
 pub const PATIENCE: Duration = Duration::from_secs(3);
@@ -140,15 +141,15 @@ fn print(output: Output, findings: &[Finding]) {
     });
     let rows: Vec<Value> = rows.collect();
     if output == Output::Json {
-        println!("{:#}", Value::Array(rows));
+        outln!("{:#}", Value::Array(rows));
         return;
     }
     // One line each, and below it what to do: both are sentences, and longer than a cell.
     let heads = table(&["verdict", "check"], &rows);
     for (head, finding) in heads.lines().skip(1).zip(findings) {
-        println!("{head:<30}  {}", finding.seen);
+        outln!("{head:<30}  {}", finding.seen);
         if let Some(advice) = finding.advice {
-            println!("{:<30}  -> {advice}", "");
+            outln!("{:<30}  -> {advice}", "");
         }
     }
 }

@@ -13,6 +13,7 @@ use telemetry::Registry;
 
 use super::Failure;
 use crate::config::Config;
+use crate::out::{out, outln};
 
 /// A look over many tasks may take longer than a request may.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -88,6 +89,7 @@ pub fn run(
     config.logs.format = telemetry::config::LogFormat::Text;
     "warn".clone_into(&mut config.logs.filter);
     config.traces.endpoint = None;
+    let url = config.postgres.url.clone();
     let guard = telemetry::init(&config.telemetry(), "mcp-tasks-operator")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -110,7 +112,28 @@ pub fn run(
         command(&desk).await
     });
     drop(guard);
+    if let Err(failure) = &ended
+        && let Some(store::Error::Unavailable(_)) = failure.downcast_ref()
+    {
+        let named = options.settings.config.as_ref();
+        let named = named.map_or("no settings file is named (--config)".to_owned(), |file| {
+            format!("settings: {}", file.display())
+        });
+        eprintln!("mcp-tasks: asked {}; {named}", place(&url));
+    }
     ended
+}
+
+/// Where a URL leads, without who asks and how.
+fn place(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    match authority.rsplit_once('@') {
+        Some((_, host)) => host,
+        // An `@` that comes later may be part of a password.
+        None if rest.contains('@') || authority.is_empty() => "postgres.url",
+        None => authority,
+    }
 }
 
 impl Desk {
@@ -122,7 +145,7 @@ impl Desk {
         let is_up = matches!(waiting.await, Ok(Ok(_)));
         if !is_up {
             eprintln!(
-                "mcp-tasks: redis is not reachable: what was changed takes effect by itself, a little later"
+                "mcp-tasks: redis is not reachable; nothing depends on it, but what a command changes takes effect a little later"
             );
         }
         is_up.then_some(queue)
@@ -142,14 +165,14 @@ impl Desk {
     pub fn rows(&self, columns: &[&str], rows: &[Value]) {
         match self.output {
             Output::Json => self.json(&Value::Array(rows.to_vec())),
-            Output::Table if rows.is_empty() => println!("nothing"),
-            Output::Table => print!("{}", table(columns, rows)),
+            Output::Table if rows.is_empty() => outln!("nothing"),
+            Output::Table => out!("{}", table(columns, rows)),
         }
     }
 
     /// One JSON value.
     pub fn json(&self, value: &Value) {
-        println!("{value:#}");
+        outln!("{value:#}");
     }
 }
 
@@ -258,5 +281,22 @@ mod tests {
         let rows = [json!({"note": "ä".repeat(100)})];
         let text = table(&["note"], &rows);
         assert_eq!(text.lines().nth(1).unwrap().chars().count(), CELL_MAX);
+    }
+
+    #[test]
+    fn a_place_holds_no_password() {
+        for (url, host) in [
+            (
+                "postgres://me:secret@db:5432/mcp?sslmode=require",
+                "db:5432",
+            ),
+            ("postgres://db/mcp", "db"),
+            ("postgres://me:p@ss@db/mcp", "db"),
+            ("postgres://me:p/ss@db/mcp", "postgres.url"),
+            ("postgres:///mcp?host=/run/postgresql", "postgres.url"),
+            ("host=db password=secret", "postgres.url"),
+        ] {
+            assert_eq!(place(url), host, "{url}");
+        }
     }
 }

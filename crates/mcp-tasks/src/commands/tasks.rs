@@ -70,6 +70,9 @@ pub struct Filter {
     /// Over, and not read by the owner.
     #[arg(long)]
     unread: bool,
+    /// Over, and no success: `failed`, or `completed` with a result that is an error (`isError`).
+    #[arg(long)]
+    errors: bool,
 }
 
 /// On which tasks to act: those named, or those that fit a filter.
@@ -103,6 +106,8 @@ impl Filter {
             issuer: self.issuer.clone(),
             older_than: self.older_than,
             unread: self.unread,
+            errors: self.errors,
+            ids: Vec::new(),
         }
     }
 
@@ -121,6 +126,7 @@ impl Filter {
                 json!(older.map(|d| humantime::format_duration(d).to_string())),
             ),
             ("unread", json!(self.unread.then_some(true))),
+            ("errors", json!(self.errors.then_some(true))),
         ])
     }
 }
@@ -173,6 +179,7 @@ async fn list(desk: &Desk, filter: &Filter, limit: i64) -> Result<ExitCode, Fail
 
 /// A task as JSON.
 pub fn row(task: &TaskSummary) -> Value {
+    let reason = task.is_error.then(|| "is_error".to_owned());
     object([
         ("id", json!(task.id.to_string())),
         ("tool", json!(task.tool)),
@@ -197,7 +204,8 @@ pub fn row(task: &TaskSummary) -> Value {
         ("worker", json!(task.worker)),
         ("stop_reason", json!(task.stop_reason)),
         ("last_error", json!(task.last_error)),
-        ("reason", json!(task.reason)),
+        ("reason", json!(task.reason.clone().or(reason))),
+        ("is_error", json!(task.is_error)),
         ("fetched", json!(task.fetched)),
         ("handed_out", json!(task.handed_out)),
     ])

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use protocol::TaskId;
 use queue::{Lane, Queue};
 use serde_json::{Value, json};
-use store::{Act, Repeat, TaskAct, TaskSummary, Touched};
+use store::{Act, Repeat, TaskAct, TaskFilter, TaskSummary, Touched};
 use uuid::Uuid;
 
+use super::Failure;
 use super::operator::{self, Desk, object};
 use super::tasks::{self, Touch};
-use super::{Failure, tasks_show};
 
 /// Tasks read by one statement.
 const PAGE: i64 = 500;
@@ -66,12 +66,9 @@ impl Acting<'_> {
         let mut all_done = true;
         if touch.dry_run {
             for id in &touch.ids {
-                let task = self.desk.store.show_task(*id).await?;
-                all_done &= task.is_some();
-                rows.push(match task {
-                    Some(task) => tasks_show::summary(&task),
-                    None => json!({"id": id.to_string(), "status": "missing"}),
-                });
+                let (possible, row) = self.possible(*id).await?;
+                all_done &= possible;
+                rows.push(row);
             }
             self.would(&rows);
         } else {
@@ -84,18 +81,52 @@ impl Acting<'_> {
             }
             self.did(&rows);
         }
-        Ok(if all_done {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(code(all_done))
+    }
+
+    /// Whether the act can be done to a task, and the task.
+    async fn possible(&self, id: TaskId) -> Result<(bool, Value), Failure> {
+        let store = &self.desk.store;
+        let filter = TaskFilter {
+            ids: vec![id],
+            ..TaskFilter::default()
+        };
+        let found = store.list_tasks(&filter, Some(self.act), (None, 1)).await?;
+        if let Some(task) = found.first() {
+            return Ok((!self.refused(task), self.would_row(task)));
+        }
+        Ok((
+            false,
+            match store.list_tasks(&filter, None, (None, 1)).await?.first() {
+                Some(task) => {
+                    let mut row = tasks::row(task);
+                    row["refused"] = json!(format!("{} does not apply", self.act.as_str()));
+                    row
+                }
+                None => {
+                    json!({"id": id.to_string(), "status": "missing", "refused": "there is none"})
+                }
+            },
+        ))
+    }
+
+    fn refused(&self, task: &TaskSummary) -> bool {
+        task.refusal.is_some() && !self.force
+    }
+
+    fn would_row(&self, task: &TaskSummary) -> Value {
+        let mut row = tasks::row(task);
+        if let Some(refusal) = task.refusal.as_ref().filter(|_| !self.force) {
+            row["refused"] = json!(format!("{refusal} (--force)"));
+        }
+        row
     }
 
     async fn bulk(&self, touch: &Touch, target: &Value) -> Result<ExitCode, Failure> {
         if !touch.yes || touch.dry_run {
             let mut found = Vec::new();
             self.pages(touch, async |page| {
-                found.extend(page.iter().map(tasks::row));
+                found.extend(page.iter().map(|task| self.would_row(task)));
                 Ok(())
             })
             .await?;
@@ -112,17 +143,18 @@ impl Acting<'_> {
         }
         self.write_down(target).await?;
         let queue = self.desk.queue().await;
-        let mut rows = Vec::new();
+        let (mut rows, mut all_done) = (Vec::new(), true);
         self.pages(touch, async |page| {
             for task in page {
-                let (_, row) = self.one(task.id, Some(&task), queue.as_ref()).await?;
+                let (touched, row) = self.one(task.id, Some(&task), queue.as_ref()).await?;
+                all_done &= !matches!(touched, Touched::Missing | Touched::Refused(_));
                 rows.push(row);
             }
             Ok(())
         })
         .await?;
         self.did(&rows);
-        Ok(ExitCode::SUCCESS)
+        Ok(code(all_done))
     }
 
     /// All that fit the filter and the act, page by page, the newest first.
@@ -242,9 +274,11 @@ impl Acting<'_> {
             "age_seconds",
             "principal",
             "reason",
+            "refused",
         ];
         self.desk.rows(&columns, rows);
-        self.sum(&format!("would {}", self.act.as_str()), rows.len());
+        let possible = rows.iter().filter(|row| row.get("refused").is_none());
+        self.sum(&format!("would {}", self.act.as_str()), possible.count());
     }
 
     fn did(&self, rows: &[Value]) {
@@ -260,6 +294,15 @@ impl Acting<'_> {
     /// On standard error: standard output is for the rows.
     fn sum(&self, what: &str, count: usize) {
         eprintln!("{what}: {count} tasks");
+    }
+}
+
+/// Nothing was refused, and nothing missing?
+fn code(all_done: bool) -> ExitCode {
+    if all_done {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -10,6 +10,7 @@ use telemetry::TraceContext;
 
 use super::operator::{Desk, Output, at, at_maybe, object, one_line, table};
 use super::{Failure, tasks_attempts};
+use crate::out::{out, outln};
 
 /// Commands of operators that are shown, at most.
 const AUDITS: i64 = 100;
@@ -80,16 +81,16 @@ pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
         }
         Output::Table => {
             for (name, value) in head.as_object().into_iter().flatten() {
-                println!("{name:<18}  {}", plain(value));
+                outln!("{name:<18}  {}", plain(value));
             }
             let attempts = task.as_ref().map(tasks_attempts::rows);
             if let Some(attempts) = attempts.filter(|attempts| !attempts.is_empty()) {
-                println!();
-                print!("{}", table(&tasks_attempts::COLUMNS, &attempts));
+                outln!();
+                out!("{}", table(&tasks_attempts::COLUMNS, &attempts));
             }
-            println!();
+            outln!();
             for event in &events {
-                println!(
+                outln!(
                     "{}  {:<22}  {}",
                     plain(&at(event.at)),
                     event.what,

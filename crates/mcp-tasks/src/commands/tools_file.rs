@@ -14,6 +14,7 @@ use super::Failure;
 use super::operator::{Output, object, table};
 use crate::Settings;
 use crate::metrics::Metrics;
+use crate::out::{out, outln};
 
 /// The file that is meant: this one, or that of the settings.
 ///
@@ -136,18 +137,18 @@ pub fn show(name: &str, file: &Path, output: Output) -> Result<ExitCode, Failure
         })
         .collect();
     match output {
-        Output::Json => println!(
+        Output::Json => outln!(
             "{:#}",
             json!({ "tool": name, "source": policy.source, "line": policy.line, "policy": rows })
         ),
         Output::Table => {
-            println!(
+            outln!(
                 "{name}: {}, {}:{}",
                 policy.source,
                 file.display(),
                 policy.line
             );
-            print!("{}", table(&["policy", "value", "from", "place"], &rows));
+            out!("{}", table(&["policy", "value", "from", "place"], &rows));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -18,6 +18,11 @@ async fn a_list_holds_what_fits_the_filter() {
     let (queued, running) = (world.queued().await, world.running().await.id());
     let (parked, _) = world.parked(&[question("charts")]).await;
     let failed = fail(&world, BROKEN).await;
+    let wrong = world.running().await;
+    let result = br#"{"content":[],"isError":true}"#;
+    let done = world.store.complete(&wrong, result, NO_WORK).await.unwrap();
+    assert_eq!(done, Write::Done);
+    let wrong = wrong.id();
     world
         .set(queued, "created_at = now() - interval '2 hours'")
         .await;
@@ -32,7 +37,7 @@ async fn a_list_holds_what_fits_the_filter() {
         ids.sort();
         ids
     };
-    let all = sorted(vec![queued, running, parked, failed]);
+    let all = sorted(vec![queued, running, parked, failed, wrong]);
     assert_eq!(list(TaskFilter::default()).await, all);
     for (filter, expected) in [
         (
@@ -76,7 +81,21 @@ async fn a_list_holds_what_fits_the_filter() {
                 unread: true,
                 ..TaskFilter::default()
             },
-            vec![failed],
+            vec![failed, wrong],
+        ),
+        (
+            TaskFilter {
+                errors: true,
+                ..TaskFilter::default()
+            },
+            vec![failed, wrong],
+        ),
+        (
+            TaskFilter {
+                ids: vec![running, queued, task_id()],
+                ..TaskFilter::default()
+            },
+            vec![running, queued],
         ),
     ] {
         assert_eq!(list(filter.clone()).await, sorted(expected), "{filter:?}");
@@ -86,7 +105,7 @@ async fn a_list_holds_what_fits_the_filter() {
         unread: true,
         ..TaskFilter::default()
     };
-    assert_eq!(list(unread).await, []);
+    assert_eq!(list(unread).await, [wrong]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
