@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -25,10 +26,18 @@ ISSUER, AUDIENCE = "https://issuer.test/", "https://mcp.test/mcp"
 START_S, LESSON_S = 90, 120
 
 
+GIVEN = set()
+
+
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Never twice, and none that the system gives to a connection before its owner listens: those begin at 32768."""
+    while True:
+        port = random.randrange(10240, 32768)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            if port not in GIVEN:
+                GIVEN.add(port)
+                return port
 
 
 def openssl(*arguments, given=None):

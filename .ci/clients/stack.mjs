@@ -4,6 +4,7 @@
 // every process that it listed are killed by their ids.
 
 import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { chmodSync, closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import net from "node:net";
 import os from "node:os";
@@ -21,12 +22,21 @@ function binary() {
   return file;
 }
 
+const given = new Set();
+
+// Never twice, and none that the system gives to a connection before its owner listens: those begin at 32768.
 export async function freePort() {
-  const probe = net.createServer();
-  await new Promise((resolve, reject) => probe.once("error", reject).listen(0, "127.0.0.1", resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
+  for (;;) {
+    const port = randomInt(10240, 32768);
+    if (given.has(port)) continue;
+    const probe = net.createServer();
+    const free = await new Promise((resolve) =>
+      probe.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
+    if (!free) continue;
+    given.add(port);
+    await new Promise((resolve) => probe.close(resolve));
+    return port;
+  }
 }
 
 function alive(pid) {
