@@ -120,7 +120,7 @@ impl Event {
 }
 
 /// The head of what is shown.
-pub fn summary(task: &TaskShown) -> Value {
+fn summary(task: &TaskShown) -> Value {
     let trace = task.trace_context.as_deref();
     let trace = trace.map_or_else(TraceContext::default, TraceContext::from_json);
     object([
