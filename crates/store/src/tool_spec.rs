@@ -1,9 +1,11 @@
 //! What a tool is and by which rules it is run: written by workers, read by gateways.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::tools::Tool;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::config::ms;
 
@@ -81,6 +83,10 @@ pub struct ToolPolicy {
     /// gateway's setting. 0 = at once.
     #[serde(with = "humantime_serde")]
     pub inline_budget: Option<Duration>,
+    /// How long a call that cannot become a task is held for its result, before it is answered with
+    /// an error and its work is stopped; `None` = the gateway's setting.
+    #[serde(with = "humantime_serde")]
+    pub call_limit: Option<Duration>,
     /// The tool may ask the caller before the task exists, so that even a budget of 0 waits
     /// for that question.
     pub asks_first: bool,
@@ -117,6 +123,10 @@ pub struct ToolPolicy {
     /// How long a question waits for its answer.
     #[serde(with = "humantime_serde")]
     pub input_deadline: Duration,
+    /// What stands for an answer when there is none by the deadline, or when the client cannot be
+    /// asked, by the keys of questions. Comes before the tool's own defaults; see
+    /// [`ToolPolicy::default_answer`].
+    pub default_answers: BTreeMap<String, Value>,
     /// A failure that its owner has not read for this long raises an alert; `None` = the setting
     /// of cron.
     #[serde(with = "humantime_serde")]
@@ -138,7 +148,7 @@ pub struct ToolPolicy {
     /// Scopes that a caller needs.
     pub scopes: Vec<String>,
     /// Client capabilities that a call needs (as in `_meta`): a call without is refused.
-    pub required_capabilities: Option<serde_json::Map<String, serde_json::Value>>,
+    pub required_capabilities: Option<serde_json::Map<String, Value>>,
     /// Arguments, at most (bytes); `None` = the gateway's setting.
     pub argument_bytes_max: Option<u64>,
     /// Result, at most (bytes); `None` = the worker's setting.
@@ -150,6 +160,7 @@ impl Default for ToolPolicy {
         Self {
             task_support: TaskSupport::default(),
             inline_budget: None,
+            call_limit: None,
             asks_first: false,
             work_limit: Duration::from_secs(3600),
             client_absence: Duration::from_secs(24 * 3600),
@@ -164,6 +175,7 @@ impl Default for ToolPolicy {
             ttl: None,
             ttl_max: Some(Duration::from_secs(30 * 24 * 3600)),
             input_deadline: Duration::from_secs(24 * 3600),
+            default_answers: BTreeMap::new(),
             alert_after: None,
             poll_min: None,
             poll_max: None,
@@ -241,12 +253,21 @@ impl ToolPolicy {
         if self.tries_max == 0 {
             return refuse("tries_max is 0; at least 1 is needed to run at all".to_owned());
         }
-        if self.undo_tries_max == 0 || self.undo_limit.is_zero() {
-            return refuse("undo_tries_max and undo_limit must be above 0".to_owned());
+        if self.undo_tries_max == 0 {
+            return refuse("undo_tries_max must be above 0".to_owned());
         }
-        if self.work_limit.is_zero() || self.input_deadline.is_zero() {
-            return refuse("work_limit and input_deadline must be above 0".to_owned());
+        for (name, length) in [
+            ("undo_limit", Some(self.undo_limit)),
+            ("work_limit", Some(self.work_limit)),
+            ("input_deadline", Some(self.input_deadline)),
+            ("call_limit", self.call_limit),
+            ("poll_max", self.poll_max),
+        ] {
+            if length.is_some_and(|length| length.is_zero()) {
+                return refuse(format!("{name} must be above 0"));
+            }
         }
+        self.validate_answers().or_else(refuse)?;
         self.validate_lengths().or_else(refuse)?;
         self.validate_ttl().or_else(refuse)?;
         if let (Some(min), Some(max)) = (self.poll_min, self.poll_max)

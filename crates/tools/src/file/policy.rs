@@ -24,6 +24,11 @@ pub(super) const POLICY: &[Key] = &[
         text: "How long a call is held open for its result before it becomes a task; `\"0s\"` at once, `\"none\"` the gateway's setting",
     },
     Key {
+        name: "call_limit",
+        allowed: DURATION_OR_NONE,
+        text: "How long a call that cannot become a task is held for its result; then it is answered with an error, and its work is stopped. `\"none\"` the gateway's setting",
+    },
+    Key {
         name: "asks_first",
         allowed: "true or false",
         text: "The tool may ask its caller before there is a task",
@@ -99,6 +104,11 @@ pub(super) const POLICY: &[Key] = &[
         text: "How long a question waits for its answer",
     },
     Key {
+        name: "default_answers",
+        allowed: "a table: key of a question = \"decline\", \"cancel\" or a table with the form's content; \"*\" = \"decline\" or \"cancel\" for all others",
+        text: "What stands for an answer when nobody answered by the deadline, or when the client cannot be asked. Comes before what the tool itself has as a default",
+    },
+    Key {
         name: "alert_after",
         allowed: DURATION_OR_NONE,
         text: "A failure that its owner has not read for so long raises an alert; `\"none\"` the setting of cron",
@@ -119,6 +129,11 @@ pub(super) const POLICY: &[Key] = &[
         text: "The argument that serves as idempotency key",
     },
     Key {
+        name: "scopes",
+        allowed: "a list of scopes",
+        text: "Scopes that the caller's token must have; a call without them is refused (403, `insufficient_scope`)",
+    },
+    Key {
         name: "required_capabilities",
         allowed: "a table of client capabilities, as in `_meta`",
         text: "What the client must be able to do; a call of any other is refused",
@@ -136,7 +151,11 @@ pub(super) const POLICY: &[Key] = &[
 ];
 
 /// Fields that are stored, and that nothing acts by.
-pub(super) const NOT_YET: [&str; 4] = ["queue", "priority", "concurrency", "scopes"];
+pub(super) const NOT_YET: [&str; 3] = ["queue", "priority", "concurrency"];
+
+/// Keys whose tables are values, and not the places of further keys.
+const WHOLE: [&str; 2] = ["required_capabilities", ANSWERS];
+const ANSWERS: &str = "default_answers";
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +218,7 @@ impl Layer {
             let Some(parts) = value
                 .get_ref()
                 .as_table()
-                .filter(|_| name != "required_capabilities")
+                .filter(|_| !WHOLE.contains(&name))
             else {
                 layer.add(section, name.to_owned(), span.start, value);
                 continue;
@@ -244,6 +263,7 @@ impl Layer {
             with([(key.name, &value)]).map(|_| value)
         });
         match checked {
+            Ok(_) if key.name == ANSWERS && !are_answers(section, value) => {}
             Ok(value) => {
                 let line = section.reader.line(at);
                 self.0.insert(key.name, Said { value, at, line });
@@ -267,6 +287,18 @@ impl Layer {
     fn get(&self, key: &str) -> Option<&Said> {
         self.0.get(key)
     }
+}
+
+/// Whether every one of these can stand for an answer; says where not.
+fn are_answers(section: &Section<'_, '_>, value: &toml::Spanned<toml::de::DeValue<'_>>) -> bool {
+    let answers = value.get_ref().as_table().into_iter().flatten();
+    let problems = answers.filter_map(|(key, answer)| {
+        let alone = serde_json::json!({ key.get_ref().as_ref(): json(answer).ok()? });
+        let problem = with([(ANSWERS, &alone)]).ok()?.validate("").err()?.problem;
+        section.problem(answer.span().start, ANSWERS, problem);
+        Some(())
+    });
+    problems.count() == 0
 }
 
 fn is_within(key: &str, table: &str) -> bool {
@@ -324,7 +356,7 @@ pub(super) fn check(tool: &Section<'_, '_>, name: &str, policy: &ToolPolicy, lay
         return;
     };
     // The sentence begins with the setting that it is about.
-    let key = error.problem.split(' ').next().unwrap_or_default();
+    let key = error.problem.split([' ', '.']).next().unwrap_or_default();
     let set = layers.iter().rev().find_map(|(_, layer)| layer.get(key));
     let at = set.map_or(tool.at, |said| said.at);
     tool.problem(at, &format!("policy.{key}"), error.problem.clone());
@@ -340,7 +372,10 @@ mod tests {
         let policy = serde_json::to_value(ToolPolicy::default()).unwrap();
         let mut fields: Vec<String> = Vec::new();
         for (name, value) in policy.as_object().unwrap() {
-            match value.as_object() {
+            match value
+                .as_object()
+                .filter(|_| !WHOLE.contains(&name.as_str()))
+            {
                 Some(parts) => fields.extend(parts.keys().map(|part| format!("{name}.{part}"))),
                 None => fields.push(name.clone()),
             }

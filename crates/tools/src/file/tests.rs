@@ -113,8 +113,13 @@ fn every_kind_of_mistake_names_line_and_key() {
             "2: defaults.priority: not supported yet",
         ),
         (
-            "[defaults]\nscopes = [\"a\"]",
-            "2: defaults.scopes: not supported yet",
+            "[defaults]\nscopes = \"a\"",
+            "2: defaults.scopes: invalid type: string \"a\"",
+        ),
+        ("[defaults]\ncall_limit = 5", "2: defaults.call_limit: "),
+        (
+            "[defaults]\ndefault_answers = \"decline\"",
+            "2: defaults.default_answers: invalid type",
         ),
     ] {
         assert_problem(text, expected);
@@ -252,8 +257,24 @@ fn every_mistake_in_a_command_names_line_and_key() {
             "6: command \"a\": policy.tries_max: tries_max is 0",
         ),
         (
-            "[command.policy]\nscopes = [\"a\"]",
-            "6: command \"a\": policy.scopes: not supported yet",
+            "[command.policy]\nscopes = [3]",
+            "6: command \"a\": policy.scopes: invalid type: integer `3`",
+        ),
+        (
+            "[command.policy]\ncall_limit = \"0s\"",
+            "6: command \"a\": policy.call_limit: call_limit must be above 0",
+        ),
+        (
+            "[command.policy]\ninput_deadline = \"0s\"",
+            "6: command \"a\": policy.input_deadline: input_deadline must be above 0",
+        ),
+        (
+            "[command.policy.default_answers]\nsure = 3",
+            "6: command \"a\": policy.default_answers: default_answers.sure is 3; allowed: ",
+        ),
+        (
+            "[command.policy.default_answers]\n\"*\" = { sure = true }",
+            "6: command \"a\": policy.default_answers: default_answers.\"*\" is ",
         ),
         (
             "[command.policy]\nwork_limit = \"20h\"\ninput_deadline = \"30days\"\ntries_max = 1",
