@@ -198,6 +198,32 @@ impl Media {
 }
 
 impl ResourceContents {
+    /// A resource's text.
+    pub fn text(
+        uri: impl Into<String>,
+        mime_type: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Self {
+        Self {
+            mime_type: Some(mime_type.into()),
+            text: Some(text.into()),
+            ..Self::of(uri)
+        }
+    }
+
+    /// A resource's bytes in base64.
+    pub fn blob(
+        uri: impl Into<String>,
+        mime_type: impl Into<String>,
+        blob: impl Into<String>,
+    ) -> Self {
+        Self {
+            mime_type: Some(mime_type.into()),
+            blob: Some(blob.into()),
+            ..Self::of(uri)
+        }
+    }
+
     fn of(uri: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),

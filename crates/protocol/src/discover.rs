@@ -26,15 +26,45 @@ pub struct Caching {
     pub scope: CacheScope,
 }
 
+/// What is served beside tools: it is advertised exactly as long as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Provided {
+    /// Resources.
+    pub resources: bool,
+    /// Some of them tell when they change.
+    pub subscribe: bool,
+    /// Prompts.
+    pub prompts: bool,
+    /// Completions of their arguments.
+    pub completions: bool,
+}
+
 /// The answer to `server/discover`: the versions we serve, tools with
-/// `listChanged`, and the tasks extension as exactly `{}` (a published client
-/// takes any setting in it for "no tasks").
+/// `listChanged`, what is provided beside them, and the tasks extension as
+/// exactly `{}` (a published client takes any setting in it for "no tasks").
 #[must_use]
-pub fn write_result(instructions: Option<&str>, caching: Caching, meta: &ResultMeta) -> Bytes {
-    let capabilities = serde_json::json!({
+pub fn write_result(
+    provided: Provided,
+    instructions: Option<&str>,
+    caching: Caching,
+    meta: &ResultMeta,
+) -> Bytes {
+    let mut capabilities = serde_json::json!({
         "tools": { "listChanged": true },
         "extensions": { EXTENSION_TASKS: {} },
     });
+    if provided.resources {
+        capabilities["resources"] = serde_json::json!({ "listChanged": true });
+    }
+    if provided.resources && provided.subscribe {
+        capabilities["resources"]["subscribe"] = true.into();
+    }
+    if provided.prompts {
+        capabilities["prompts"] = serde_json::json!({ "listChanged": true });
+    }
+    if provided.completions {
+        capabilities["completions"] = serde_json::json!({});
+    }
     writer::Object::with_capacity(1024)
         .value("resultType", "complete")
         .value("supportedVersions", SUPPORTED_VERSIONS)

@@ -96,8 +96,8 @@ fn strings(filter: &Object<'_>, name: &str) -> Result<Option<Vec<String>>, Inval
     })
 }
 
-/// The first message of a stream: what was agreed to, `taskIds` (possibly
-/// empty) if and only if some were asked for.
+/// The first message of a stream: what was agreed to, `taskIds` and
+/// `resourceSubscriptions` (possibly empty) if and only if some were asked for.
 #[must_use]
 pub fn write_acknowledged(subscription: &RequestId, agreed: &Filter) -> Bytes {
     let params = writer::Object::with_capacity(256)
@@ -110,10 +110,36 @@ pub fn write_acknowledged(subscription: &RequestId, agreed: &Filter) -> Bytes {
 /// `notifications/tools/list_changed`.
 #[must_use]
 pub fn write_tools_list_changed(subscription: &RequestId) -> Bytes {
+    list_changed("notifications/tools/list_changed", subscription)
+}
+
+/// `notifications/prompts/list_changed`.
+#[must_use]
+pub fn write_prompts_list_changed(subscription: &RequestId) -> Bytes {
+    list_changed("notifications/prompts/list_changed", subscription)
+}
+
+/// `notifications/resources/list_changed`: of resources or of templates.
+#[must_use]
+pub fn write_resources_list_changed(subscription: &RequestId) -> Bytes {
+    list_changed("notifications/resources/list_changed", subscription)
+}
+
+fn list_changed(method: &str, subscription: &RequestId) -> Bytes {
     let params = writer::Object::with_capacity(128)
         .raw("_meta", notification_meta(subscription))
         .finish();
-    jsonrpc::notification("notifications/tools/list_changed", &params)
+    jsonrpc::notification(method, &params)
+}
+
+/// `notifications/resources/updated`: read it again.
+#[must_use]
+pub fn write_resource_updated(subscription: &RequestId, uri: &str) -> Bytes {
+    let params = writer::Object::with_capacity(256)
+        .value("uri", uri)
+        .raw("_meta", notification_meta(subscription))
+        .finish();
+    jsonrpc::notification("notifications/resources/updated", &params)
 }
 
 /// `notifications/tasks`: the whole task as `tasks/get` would show it now, but

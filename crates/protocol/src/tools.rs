@@ -378,6 +378,16 @@ impl CallToolResult {
         })
     }
 
+    /// The result of another method, which runs as a job like a call of a tool: its JSON text is
+    /// what is stored and sent, and the fields stay empty.
+    #[must_use]
+    pub fn other(json: Bytes) -> Self {
+        Self {
+            passed_on: Some(json),
+            ..Self::default()
+        }
+    }
+
     /// The JSON text, as it is stored.
     #[must_use]
     pub fn to_json(&self) -> Bytes {

@@ -1,7 +1,7 @@
 //! `server/discover`: what this server speaks (MCP 2026-07-28 §Discovery). The same for every
 //! caller and every replica.
 
-use protocol::discover::{self, CacheScope, Caching};
+use protocol::discover::{self, CacheScope, Caching, Provided};
 
 use crate::Shared;
 use crate::error::Error;
@@ -25,6 +25,11 @@ pub(crate) fn discover(shared: &Shared) -> Result<Reply, Error> {
         ttl_ms: shared.list_ttl_ms(),
         scope: CacheScope::Public,
     };
-    let json = discover::write_result(Some(instructions), caching, &shared.meta);
+    let json = discover::write_result(
+        Provided::default(),
+        Some(instructions),
+        caching,
+        &shared.meta,
+    );
     Ok(Reply::ok(json))
 }

@@ -100,7 +100,12 @@ fn tools_agree() {
     let page = write_list([&tool.to_json()[..]], Some("c"), caching, &meta());
     let read: model::ListToolsResult = agrees(&page);
     assert_eq!(read.tools[0].name, "t");
-    agrees::<model::DiscoverResult>(&discover::write_result(Some("i"), caching, &meta()));
+    agrees::<model::DiscoverResult>(&discover::write_result(
+        discover::Provided::default(),
+        Some("i"),
+        caching,
+        &meta(),
+    ));
 }
 
 #[test]

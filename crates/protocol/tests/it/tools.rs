@@ -253,7 +253,12 @@ fn discover_offers_the_extension_as_exactly_an_empty_object() {
         ttl_ms: 0,
         scope: CacheScope::Public,
     };
-    let found = value(&discover::write_result(Some("wait"), caching, &meta()));
+    let found = value(&discover::write_result(
+        discover::Provided::default(),
+        Some("wait"),
+        caching,
+        &meta(),
+    ));
     assert_eq!(
         found["capabilities"]["extensions"],
         json!({"io.modelcontextprotocol/tasks": {}})
