@@ -1,5 +1,5 @@
-//! One connection: knows whether a request came over it, and when an answer's last bytes were
-//! given to the system.
+//! One connection: knows whether requests came over it and in which version of HTTP, and when an
+//! answer's last bytes were given to the system.
 //!
 //! hyper flushes a connection after it took the last bytes of an answer. So an answer leaves its
 //! mark here when its last frame is taken, and the next successful flush means it was written.
@@ -11,14 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 
 use crate::deliveries::{Deliveries, Mark};
 
 /// What the requests of one connection share.
 pub(crate) struct Connection {
     spoke: AtomicBool,
+    multiplexed: CancellationToken,
     unflushed: Mutex<Vec<Mark>>,
     deliveries: Deliveries,
 }
@@ -27,14 +30,29 @@ impl Connection {
     pub(crate) fn new(deliveries: Deliveries) -> Arc<Self> {
         Arc::new(Self {
             spoke: AtomicBool::new(false),
+            multiplexed: CancellationToken::new(),
             unflushed: Mutex::default(),
             deliveries,
         })
     }
 
     /// A request arrived.
-    pub(crate) fn spoke(&self) {
+    pub(crate) fn spoke(&self, version: Version) {
         self.spoke.store(true, Ordering::Relaxed);
+        if version >= Version::HTTP_2 {
+            self.multiplexed.cancel();
+        }
+    }
+
+    /// Whether it is HTTP/2, as far as its requests tell: then the protocol itself can say that no
+    /// more of them are taken, without one being lost.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.is_cancelled()
+    }
+
+    /// When that is known.
+    pub(crate) async fn multiplexed(&self) {
+        self.multiplexed.cancelled().await;
     }
 
     /// Whether a request has arrived yet.

@@ -120,7 +120,6 @@ pub(crate) async fn handle(
     connection: Arc<Connection>,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    connection.spoke();
     let version = request.version();
     let (head, body) = request.into_parts();
     let mut response = answer(&shared, head, body).await.into_response(connection);

@@ -2,8 +2,11 @@
 //! place. Authentication and limits per caller are not here: they answer in JSON-RPC, so
 //! [`endpoint`](crate::endpoint) does them where their order can be seen.
 //!
-//! 1. **Panics** become a 500 and a counter: outermost, so that nothing escapes it.
-//! 2. **Load**: more requests than the process may answer at once are refused, not queued;
+//! 1. **Leaving**: once the process is asked to end, every answer over HTTP/1 says that its
+//!    connection ends with it, so that the caller opens its next one elsewhere and sends nothing
+//!    into one that is being closed. Outermost, so that no answer goes without it.
+//! 2. **Panics** become a 500 and a counter, wherever they happen.
+//! 3. **Load**: more requests than the process may answer at once are refused, not queued;
 //!    before anything is read, so that a refusal costs nothing.
 
 use std::any::Any;
@@ -11,6 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode};
 
 use hyper::body::Incoming;
@@ -56,7 +60,21 @@ impl Layers {
     + use<> {
         let (shared, overloaded) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
         let refusing = Arc::clone(&connection);
+        let (asked, answering) = (Arc::clone(&connection), Arc::clone(&connection));
+        let leaving = self.shared.leaving.clone();
         ServiceBuilder::new()
+            .map_request(move |request: Request<Incoming>| {
+                asked.spoke(request.version());
+                request
+            })
+            .map_response(move |mut response: Response<_>| {
+                // HTTP/2 knows no such header: it has a frame that says it (RFC 9113 §6.8).
+                if leaving.is_cancelled() && !answering.is_multiplexed() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
+                response
+            })
             .layer(CatchPanicLayer::custom(Panicked(
                 self.shared.metrics.clone(),
             )))
@@ -98,7 +116,7 @@ impl ResponseForPanic for Panicked {
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response.headers_mut().insert(
             http::header::CONTENT_TYPE,
-            http::HeaderValue::from_static("application/json"),
+            HeaderValue::from_static("application/json"),
         );
         response
     }

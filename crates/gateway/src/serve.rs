@@ -1,5 +1,10 @@
 //! The accept loop and its end: connections over HTTP/1 and HTTP/2, each in a task of its own,
 //! and a drain that neither cuts off an answer nor waits for one for ever.
+//!
+//! A connection over HTTP/1 that is closed while it is idle may be closed in the moment in which
+//! its peer sends the next request (RFC 9112 §9.5), which then fails for nothing. So idle ones are
+//! left open until the drain is nearly over: whoever uses one again is answered, and told in the
+//! answer that the connection ends with it. Over HTTP/2 the protocol says so.
 
 use std::io;
 use std::sync::Arc;
@@ -76,7 +81,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, alive: Bea
         return;
     }
     // A call without tasks, or one that waits for Postgres: better an answer than a broken
-    // connection.
+    // connection. What is idle is closed.
     tracing::info!(
         connections = connections.len(),
         "telling what did not end to come again"
@@ -185,6 +190,7 @@ impl Server {
         let mut serving = std::pin::pin!(self.builder.serve_connection(socket, service));
         // Until it knows the version of HTTP, hyper waits without a limit.
         let mut silent = std::pin::pin!(tokio::time::sleep(self.silence_max));
+        let mut farewell = std::pin::pin!(farewell(&shared, &connection));
         let (mut draining, mut unheard) = (false, true);
         loop {
             tokio::select! {
@@ -194,7 +200,7 @@ impl Server {
                     }
                     return;
                 }
-                () = shared.closing.cancelled(), if !draining => {
+                () = farewell.as_mut(), if !draining => {
                     draining = true;
                     serving.as_mut().graceful_shutdown();
                 }
@@ -207,5 +213,18 @@ impl Server {
                 () = self.cut.cancelled() => return,
             }
         }
+    }
+}
+
+/// When a connection has to be told to end: one of HTTP/2 as soon as no more are taken; any other
+/// when there is no more time to be asked something over it.
+async fn farewell(shared: &Shared, connection: &Connection) {
+    let no_more = async {
+        shared.closing.cancelled().await;
+        connection.multiplexed().await;
+    };
+    tokio::select! {
+        () = no_more => {}
+        () = shared.ending.cancelled() => {}
     }
 }

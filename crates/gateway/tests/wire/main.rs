@@ -10,6 +10,7 @@ mod calls;
 mod deliveries;
 mod drains;
 mod http2;
+mod kept;
 mod labels;
 mod listens;
 mod lists;

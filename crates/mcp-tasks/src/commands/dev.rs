@@ -161,6 +161,9 @@ fn settings(fixtures: Option<Fixtures>, ledger: &Path, key: &str) -> Result<Tabl
     let mut all = Table::new();
     // A developer who stops everything waits for nothing but the work at hand.
     gateway.insert("drain_delay".to_owned(), Value::String("0s".to_owned()));
+    // As long as jobs have in all, below: then calls without tasks are told to come again.
+    let deadline = Value::String("4s".to_owned());
+    gateway.insert("drain_deadline".to_owned(), deadline);
     let mut worker = Table::new();
     worker.insert("drain_deadline".to_owned(), Value::String("1s".to_owned()));
     worker.insert("stop_grace".to_owned(), Value::String("2s".to_owned()));
