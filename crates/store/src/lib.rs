@@ -15,6 +15,7 @@
 //! | I8 ownership | [`Store::get`] | `get.sql` |
 //! | I9 no promise by being watched | [`Store::raise_unfetched`] | `raise_unfetched.sql` |
 //! | I10 parked is not leaking | [`Store::park`], [`Store::answer`] | `park.sql`, `resume.sql` |
+//! | I10 nor is waiting for a service | [`Store::wait_callback`], [`Store::receive_callback`] | `wait_callback.sql`, `receive_callback.sql` |
 //! | I11 expiry stops work | [`Store::expire`], [`Store::purge`] | `expire.sql`, `purge.sql` |
 //! | I14 schema changes roll | [`migrate::migrate`], [`Store::check_schema`] | `migrations/` |
 //!
@@ -24,6 +25,7 @@
 mod alerts;
 mod batch;
 mod broken;
+mod callback;
 mod cancel;
 mod claim;
 pub mod config;
@@ -45,6 +47,8 @@ mod operate_fleet;
 mod operate_list;
 mod operate_show;
 mod pool;
+mod provider_spec;
+mod providers;
 mod read;
 mod recover;
 mod refusal;
@@ -66,6 +70,7 @@ use protocol::TaskId;
 
 pub use alerts::{Alert, AlertRules, Delivery, DeliveryState, Reminder, SendPause, Unfetched};
 pub use broken::Broken;
+pub use callback::{Awaited, CallbackShown, Called, NewCallback, Open, Opened, Received, Wait};
 pub use cancel::{Cancel, Settled};
 pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;
@@ -85,6 +90,8 @@ pub use operate_list::{TaskAct, TaskFilter, TaskSummary};
 pub use operate_show::{
     AttemptShown, Delivered, InputShown, StepShown, TaskShown, Told, TombstoneShown,
 };
+pub use provider_spec::{ProviderSpec, Resources};
+pub use providers::ProviderEntry;
 pub use read::Lookup;
 pub use recover::{Unhinted, UnhintedFilter};
 pub use refusal::Refusal;

@@ -70,6 +70,7 @@
 
 mod attempt;
 mod backend;
+mod callbacks;
 mod compensate;
 pub mod config;
 mod context;
@@ -78,6 +79,8 @@ mod error;
 mod lease;
 mod metrics;
 pub mod process;
+mod provider;
+mod providers;
 mod publish;
 mod pull;
 mod question;
@@ -95,15 +98,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use async_trait::async_trait;
+pub use callbacks::Callbacks;
 pub use config::Config;
-pub use context::{Context, Recalled, Reporter, pause};
+pub use context::{Address, Callback, Context, Doubt, Recalled, Reporter, pause};
 pub use error::ToolError;
-pub use protocol::input::InputRequest;
+pub use protocol::callback;
+pub use protocol::completion::{CompleteParams, Completion, Reference};
+pub use protocol::discover::CacheScope;
+pub use protocol::input::{InputKind, InputRequest};
 pub use protocol::progress::Progress;
+pub use protocol::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult};
+pub use protocol::resources::{ReadResult, Resource, ResourceContents, ResourceTemplate};
+pub use protocol::template::UriTemplate;
 pub use protocol::tools::{CallToolResult, Content, Tool as Definition, ToolAnnotations};
+pub use provider::{PromptArguments, Provider};
 pub use question::{Answers, Elicited, Question};
 pub use step::{Step, StepInfo, Undo};
-pub use store::{Backoff, OnLost, OnPanic, TaskSupport, ToolPolicy, ToolSpec};
+pub use store::{
+    Backoff, OnLost, OnPanic, ProviderSpec, Resources, TaskSupport, ToolPolicy, ToolSpec,
+};
 pub use telemetry::TraceContext;
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Arguments, BadTool, Tool, ToolSet};
@@ -145,6 +158,7 @@ pub struct Worker {
     metrics: metrics::Metrics,
     tools: ToolSet,
     health: Health,
+    callbacks: Option<Arc<Callbacks>>,
 }
 
 impl Worker {
@@ -171,7 +185,15 @@ impl Worker {
             metrics,
             tools,
             health,
+            callbacks: None,
         }
+    }
+
+    /// The same, with addresses at which services can call back.
+    #[must_use]
+    pub fn called_back_at(mut self, callbacks: Option<Callbacks>) -> Self {
+        self.callbacks = callbacks.map(Arc::new);
+        self
     }
 
     /// Runs jobs until `shutdown`, then lets them finish until the drain deadline and hands the
@@ -188,6 +210,7 @@ impl Worker {
             leases: self.leases,
             metrics: self.metrics,
             observations: publish::Observations::default(),
+            callbacks: self.callbacks,
             threads: threads.handle(),
         };
         // A new name at every boot: nobody takes another's orphans for his own.

@@ -185,7 +185,7 @@ impl Puller {
 
     /// What is counted by tool counts from zero, so that what happens first shows as an increase.
     fn prepare_metrics(&self) {
-        for spec in self.tools.specs() {
+        for spec in self.tools.jobs() {
             self.parts.metrics.serving(spec.name());
             self.parts.store.prepare_metrics(spec.name());
         }
@@ -193,7 +193,7 @@ impl Puller {
 
     fn lanes(&self) -> Vec<Lane> {
         self.tools
-            .specs()
+            .jobs()
             .iter()
             .flat_map(|spec| {
                 let versions = std::iter::once(spec.version).chain(spec.resumes.iter().copied());

@@ -11,6 +11,8 @@ use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::error::ToolError;
+use crate::provider::Provider;
+use crate::providers::Providers;
 use crate::undo::Undoing;
 
 /// Work that a client can call for.
@@ -99,11 +101,13 @@ pub(crate) struct Served {
     pub(crate) tool: Arc<dyn Tool>,
 }
 
-/// The tools a worker serves. May change while it runs; clones share the set.
+/// The tools a worker serves, and what else it provides. May change while it runs; clones share the
+/// set.
 #[derive(Clone)]
 pub struct ToolSet {
     tools: Arc<RwLock<BTreeMap<String, Served>>>,
     changed: watch::Sender<u64>,
+    pub(crate) providers: Providers,
 }
 
 /// A tool that cannot be served.
@@ -122,6 +126,7 @@ impl Default for ToolSet {
         Self {
             tools: Arc::default(),
             changed: watch::Sender::new(0),
+            providers: Providers::default(),
         }
     }
 }
@@ -171,10 +176,10 @@ impl ToolSet {
         self.find(name).map(|served| served.tool)
     }
 
-    /// Whether there is no tool.
+    /// Whether there is no tool and no provider.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.read(BTreeMap::is_empty)
+        self.read(BTreeMap::is_empty) && self.providers.specs().is_empty()
     }
 
     /// The specifications, by name.
@@ -188,8 +193,46 @@ impl ToolSet {
         })
     }
 
+    /// Adds a provider, or replaces the one of its name. Published at once while a worker runs.
+    ///
+    /// # Errors
+    /// When its definitions or its policy cannot work.
+    pub fn insert_provider(&self, provider: Arc<dyn Provider>) -> Result<(), BadTool> {
+        self.providers.insert(provider)?;
+        self.changed.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Takes a provider away: what it offered is no longer listed. Jobs of it that already run go
+    /// on.
+    pub fn remove_provider(&self, name: &str) {
+        self.providers.remove(name);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Whether there is a provider of this name.
+    #[must_use]
+    pub fn contains_provider(&self, name: &str) -> bool {
+        self.providers.specs().iter().any(|spec| spec.name == name)
+    }
+
+    /// A resource has changed: whoever listens to this URI is told to read it again, on every
+    /// gateway. Returns at once.
+    pub fn resource_updated(&self, uri: impl Into<String>) {
+        self.providers.updated(uri.into());
+    }
+
+    /// Of a tool or of a provider's jobs.
     pub(crate) fn find(&self, name: &str) -> Option<Served> {
         self.read(|tools| tools.get(name).cloned())
+            .or_else(|| self.providers.find(name))
+    }
+
+    /// What jobs are run of: the tools, and what providers are asked.
+    pub(crate) fn jobs(&self) -> Vec<Arc<ToolSpec>> {
+        let mut specs = self.specs();
+        specs.extend(self.providers.jobs());
+        specs
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {

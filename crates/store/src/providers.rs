@@ -1,0 +1,236 @@
+//! What is provided beside tools: workers write what they serve and what changed, gateways read it
+//! and write what somebody listens to.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::config::ms;
+use crate::pool::{sql, with_connection};
+use crate::provider_spec::ProviderSpec;
+use crate::tools::ALIVE;
+use crate::{Error, Store};
+
+/// Wanted resources that a worker reads at once.
+const WANTED_MAX: i64 = 100_000;
+
+/// One listed provider.
+#[derive(Clone, Debug)]
+pub struct ProviderEntry {
+    /// What it offers and how it is asked.
+    pub spec: ProviderSpec,
+    /// Changes whenever `spec` does.
+    pub digest: Vec<u8>,
+    /// A worker was seen serving it within the last minute.
+    pub alive: bool,
+    /// An operator paused its jobs: it takes no new requests.
+    pub paused: bool,
+}
+
+/// A URI in an index.
+fn digest(uri: &str) -> Vec<u8> {
+    Sha256::digest(uri.as_bytes()).to_vec()
+}
+
+impl Store {
+    /// Publishes providers that the caller serves.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn register_providers(&self, specs: &[ProviderSpec]) -> Result<(), Error> {
+        let mut rows = Vec::new();
+        for spec in specs {
+            let bytes = serde_json::to_vec(spec).map_err(|e| Error::Bug(Box::new(e)))?;
+            let digest = Sha256::digest(&bytes).to_vec();
+            rows.push((&spec.name, spec.version, bytes, digest));
+        }
+        // Rows are locked in one order.
+        rows.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        with_connection!(self, "register_providers", |connection| {
+            let transaction = connection.transaction().await?;
+            let register = transaction
+                .prepare_cached(sql!("register_provider"))
+                .await?;
+            for (name, version, spec, digest) in &rows {
+                transaction
+                    .execute(&register, &[name, version, spec, digest])
+                    .await?;
+            }
+            transaction.commit().await?;
+            Ok(())
+        })
+    }
+
+    /// Takes a provider off the lists: its worker does not have it any more.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn delist_provider(&self, name: &str, version: i32) -> Result<(), Error> {
+        with_connection!(self, "delist_provider", |connection| {
+            let statement = connection.prepare_cached(sql!("delist_provider")).await?;
+            connection.execute(&statement, &[&name, &version]).await?;
+            Ok(())
+        })
+    }
+
+    /// Takes providers off the lists that no worker has served for `unserved`, and says which. The
+    /// caller must have looked on for that long itself.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn sweep_providers(&self, unserved: Duration) -> Result<Vec<(String, i32)>, Error> {
+        let unserved_ms = ms(unserved);
+        with_connection!(self, "sweep_providers", |connection| {
+            let sql = sql!("delist_unserved_providers");
+            let statement = connection.prepare_cached(sql).await?;
+            let delisted = connection.query(&statement, &[&unserved_ms]).await?;
+            let delisted = delisted.iter();
+            Ok(delisted
+                .map(|row| (row.get("name"), row.get("version")))
+                .collect())
+        })
+    }
+
+    /// A worker ends in good order: nobody need wait for what it provided, unless another one does.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn unserve_providers(&self, served: &[(String, i32)]) -> Result<(), Error> {
+        let served = served.iter();
+        let served: Vec<String> = served.map(|(name, v)| format!("{name} {v}")).collect();
+        with_connection!(self, "unserve_providers", |connection| {
+            let statement = connection.prepare_cached(sql!("unserve_providers")).await?;
+            connection
+                .execute(&statement, &[&served, &ms(ALIVE)])
+                .await?;
+            Ok(())
+        })
+    }
+
+    /// All listed providers, by name. An entry that cannot be read (written by a newer release) is
+    /// left out and logged.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn providers(&self) -> Result<Vec<ProviderEntry>, Error> {
+        with_connection!(self, "providers", |connection| {
+            let statement = connection.prepare_cached(sql!("providers")).await?;
+            let rows = connection.query(&statement, &[&ms(ALIVE)]).await?;
+            Ok(rows
+                .iter()
+                .filter_map(|row| match serde_json::from_slice(row.get("spec")) {
+                    Ok(spec) => Some(ProviderEntry {
+                        spec,
+                        digest: row.get("spec_digest"),
+                        alive: row.get("alive"),
+                        paused: row.get("paused"),
+                    }),
+                    Err(error) => {
+                        let name: &str = row.get("name");
+                        tracing::error!(provider = name, %error, "provider in the catalogue cannot be read");
+                        None
+                    }
+                })
+                .collect())
+        })
+    }
+
+    /// Writes that these resources have changed.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating only tells of the change twice.
+    pub async fn record_resource_updates(&self, uris: &[String]) -> Result<(), Error> {
+        let digests: BTreeSet<Vec<u8>> = uris.iter().map(|uri| digest(uri)).collect();
+        let digests: Vec<Vec<u8>> = digests.into_iter().collect();
+        with_connection!(self, "record_resource_updates", |connection| {
+            let sql = sql!("record_resource_updates");
+            let statement = connection.prepare_cached(sql).await?;
+            connection.execute(&statement, &[&digests]).await?;
+            Ok(())
+        })
+    }
+
+    /// When each of these resources last changed: a mark that moves with every change; `None` for
+    /// those of which no change is known.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn resource_updates(&self, uris: &[String]) -> Result<Vec<Option<i64>>, Error> {
+        let digests: Vec<Vec<u8>> = uris.iter().map(|uri| digest(uri)).collect();
+        with_connection!(self, "resource_updates", |connection| {
+            let statement = connection.prepare_cached(sql!("resource_updates")).await?;
+            let rows = connection.query(&statement, &[&digests]).await?;
+            let marks: HashMap<Vec<u8>, i64> = rows
+                .iter()
+                .map(|row| (row.get("uri_digest"), row.get("updated_us")))
+                .collect();
+            let marks = digests.iter().map(|digest| marks.get(digest).copied());
+            Ok(marks.collect())
+        })
+    }
+
+    /// Somebody listens to these resources (provider and URI each), for so long or until this is
+    /// said again. Says whether one of them was not listened to before.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn want_resources(
+        &self,
+        wanted: &[(String, String)],
+        time: Duration,
+    ) -> Result<bool, Error> {
+        // Each once, and in one order.
+        let wanted: BTreeMap<Vec<u8>, &(String, String)> = wanted
+            .iter()
+            .map(|resource| (digest(&resource.1), resource))
+            .collect();
+        let digests: Vec<&[u8]> = wanted.keys().map(Vec::as_slice).collect();
+        let uris: Vec<&str> = wanted.values().map(|(_, uri)| uri.as_str()).collect();
+        let providers: Vec<&str> = wanted.values().map(|(name, _)| name.as_str()).collect();
+        with_connection!(self, "want_resources", |connection| {
+            let statement = connection.prepare_cached(sql!("want_resources")).await?;
+            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+                [&digests, &uris, &providers, &ms(time)];
+            let row = connection.query_one(&statement, &parameters).await?;
+            Ok(row.get::<_, i64>("fresh") > 0)
+        })
+    }
+
+    /// The resources of these providers that somebody listens to, by provider.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn wanted_resources(
+        &self,
+        providers: &[String],
+    ) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+        with_connection!(self, "wanted_resources", |connection| {
+            let statement = connection.prepare_cached(sql!("wanted_resources")).await?;
+            let rows = connection
+                .query(&statement, &[&providers, &WANTED_MAX])
+                .await?;
+            let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            for row in &rows {
+                let uris = wanted.entry(row.get("provider")).or_default();
+                uris.insert(row.get("uri"));
+            }
+            Ok(wanted)
+        })
+    }
+
+    /// Forgets resources that nobody has listened to for so long, and changes as old as that; at
+    /// most so many rows of each. Says how many.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn forget_resources(&self, quiet: Duration, rows: i64) -> Result<u64, Error> {
+        with_connection!(self, "forget_resources", |connection| {
+            let statement = connection.prepare_cached(sql!("forget_resources")).await?;
+            let row = connection
+                .query_one(&statement, &[&ms(quiet), &rows])
+                .await?;
+            Ok(u64::try_from(row.get::<_, i64>("forgotten")).unwrap_or_default())
+        })
+    }
+}

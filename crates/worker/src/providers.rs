@@ -1,0 +1,138 @@
+//! The providers of a worker's set, and what they tell of their resources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use store::{ProviderSpec, ToolSpec};
+use tokio::sync::Notify;
+
+use crate::provider::{Job, Provider};
+use crate::tool::{BadTool, Served, Tool as _};
+
+/// One provider, asked once what it offers.
+struct Entry {
+    spec: Arc<ProviderSpec>,
+    provider: Arc<dyn Provider>,
+    served: Served,
+    /// What it was last told that somebody listens to.
+    wanted: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the name of their jobs.
+    entries: BTreeMap<String, Entry>,
+    /// Resources that changed and of which nobody was told yet.
+    updated: BTreeSet<String>,
+}
+
+/// Shared by the clones of a set.
+#[derive(Clone, Default)]
+pub(crate) struct Providers {
+    state: Arc<Mutex<State>>,
+    told: Arc<Notify>,
+}
+
+impl Providers {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn insert(&self, provider: Arc<dyn Provider>) -> Result<(), BadTool> {
+        let spec = provider.spec();
+        spec.check().map_err(BadTool::Definition)?;
+        let name = spec.job();
+        spec.policy.validate(&name)?;
+        let job = Arc::new(Job::new(spec.clone(), Arc::clone(&provider)));
+        let served = Served {
+            spec: Arc::new(job.spec()),
+            tool: job,
+        };
+        let mut state = self.state();
+        let before = state.entries.get(&name);
+        // A new one in the same place has to be told anew.
+        let wanted = before
+            .filter(|before| Arc::ptr_eq(&before.provider, &provider))
+            .map(|before| before.wanted.clone());
+        let entry = Entry {
+            spec: Arc::new(spec),
+            provider,
+            served,
+            wanted: wanted.unwrap_or_default(),
+        };
+        state.entries.insert(name, entry);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.state()
+            .entries
+            .retain(|_, entry| entry.spec.name != name);
+    }
+
+    pub(crate) fn find(&self, job: &str) -> Option<Served> {
+        self.state()
+            .entries
+            .get(job)
+            .map(|entry| entry.served.clone())
+    }
+
+    pub(crate) fn specs(&self) -> Vec<Arc<ProviderSpec>> {
+        let state = self.state();
+        let entries = state.entries.values();
+        entries.map(|entry| Arc::clone(&entry.spec)).collect()
+    }
+
+    pub(crate) fn jobs(&self) -> Vec<Arc<ToolSpec>> {
+        let state = self.state();
+        let entries = state.entries.values();
+        entries
+            .map(|entry| Arc::clone(&entry.served.spec))
+            .collect()
+    }
+
+    /// A resource changed. Changes that come before anybody was told of the first are one.
+    pub(crate) fn updated(&self, uri: String) {
+        self.state().updated.insert(uri);
+        self.told.notify_one();
+    }
+
+    /// Waits for resources that changed, and takes them.
+    pub(crate) async fn take_updated(&self) -> Vec<String> {
+        loop {
+            let updated = std::mem::take(&mut self.state().updated);
+            if !updated.is_empty() {
+                return updated.into_iter().collect();
+            }
+            self.told.notified().await;
+        }
+    }
+
+    /// The names of those that tell of changes.
+    pub(crate) fn telling(&self) -> Vec<String> {
+        let specs = self.specs();
+        let tells = |spec: &&Arc<ProviderSpec>| {
+            let resources = spec.resources.as_ref();
+            resources.is_some_and(|resources| resources.subscribe)
+        };
+        let telling = specs.iter().filter(tells);
+        telling.map(|spec| spec.name.clone()).collect()
+    }
+
+    /// Tells each provider what somebody listens to, if that is not what it was told last.
+    pub(crate) fn tell_wanted(&self, wanted: &BTreeMap<String, BTreeSet<String>>) {
+        let none = BTreeSet::new();
+        let mut changed = Vec::new();
+        for entry in self.state().entries.values_mut() {
+            let now = wanted.get(&entry.spec.name).unwrap_or(&none);
+            if entry.wanted != *now {
+                entry.wanted.clone_from(now);
+                changed.push((Arc::clone(&entry.provider), now.clone()));
+            }
+        }
+        // Not under the lock: it is the author's code.
+        for (provider, now) in changed {
+            provider.wanted(&now);
+        }
+    }
+}
