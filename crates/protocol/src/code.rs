@@ -42,6 +42,8 @@ pub mod reason {
     pub const UNDO_FAILED: &str = "undo_failed";
     /// No live worker can resume the version that the task began with.
     pub const VERSION_GONE: &str = "version_gone";
+    /// A service accepted the work and did not say in time what came of it.
+    pub const CALLBACK_OVERDUE: &str = "callback_overdue";
     /// The tool no longer takes the steps its journal holds.
     pub const JOURNAL_DRIFT: &str = "journal_drift";
     /// The tool would write more into its journal than it may.
@@ -55,9 +57,14 @@ pub mod reason {
     /// The task was cancelled: what a repeat by idempotency key of a cancelled
     /// call is told, and the caller whose held call was stopped.
     pub const CANCELLED: &str = "cancelled";
+    /// The caller cannot become the owner of a task, and waited for its result for as long as it
+    /// may: the work is stopped.
+    pub const CALL_LIMIT: &str = "call_limit";
+    /// The tool had a question that this client cannot be asked, and no default (code `-32021`).
+    pub const CANNOT_ASK: &str = "cannot_ask";
 
     /// All of them.
-    pub const ALL: [&str; 13] = [
+    pub const ALL: [&str; 16] = [
         TASK_EXPIRED,
         INPUT_DEADLINE,
         WORK_LIMIT,
@@ -65,11 +72,14 @@ pub mod reason {
         STEP_IN_DOUBT,
         UNDO_FAILED,
         VERSION_GONE,
+        CALLBACK_OVERDUE,
         JOURNAL_DRIFT,
         JOURNAL_FULL,
         TOOL_PANICKED,
         WORKER_LOST,
         TOOL_PAUSED,
         CANCELLED,
+        CALL_LIMIT,
+        CANNOT_ASK,
     ];
 }

@@ -10,6 +10,7 @@
 //! reach it as `&str`, times as numbers.
 
 mod answer;
+pub mod callback;
 mod capabilities;
 pub mod code;
 pub mod completion;

@@ -16,7 +16,7 @@ pub struct QueueAge {
     pub jobs: i64,
 }
 
-fn queue_age(row: &tokio_postgres::Row) -> QueueAge {
+pub(crate) fn queue_age(row: &tokio_postgres::Row) -> QueueAge {
     QueueAge {
         tool: row.get("tool"),
         waited: duration(row.get("waited_ms")),

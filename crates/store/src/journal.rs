@@ -14,6 +14,8 @@ pub enum JournalKind {
     Step,
     /// A question.
     Input,
+    /// A result that a service sends later.
+    Callback,
 }
 
 /// One entry of a task's journal, in the order in which they came to be.
@@ -25,7 +27,7 @@ pub struct JournalEntry {
     pub key: String,
     /// Position; the questions of one round share it.
     pub seq: i32,
-    /// Step: finished. Question: answered.
+    /// Step: finished. Question: answered. Callback: received.
     pub done: bool,
     /// The step may be repeated.
     pub idempotent: bool,
@@ -87,10 +89,10 @@ impl Store {
             Ok(rows
                 .iter()
                 .map(|row| JournalEntry {
-                    kind: if row.get::<_, &str>("kind") == "step" {
-                        JournalKind::Step
-                    } else {
-                        JournalKind::Input
+                    kind: match row.get::<_, &str>("kind") {
+                        "step" => JournalKind::Step,
+                        "callback" => JournalKind::Callback,
+                        _ => JournalKind::Input,
                     },
                     key: row.get("key"),
                     seq: row.get("seq"),

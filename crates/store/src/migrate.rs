@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (4, "0004_add_alerts"),
     (5, "0005_add_operations"),
     (6, "0006_add_attempts"),
+    (7, "0007_add_callbacks"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

@@ -4,10 +4,11 @@ use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
 /// Tables that processes read and change. (What operators do is only ever added to.)
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "alert_deliveries",
     "alerts",
     "attempts",
+    "callbacks",
     "idempotency_keys",
     "inputs",
     "steps",

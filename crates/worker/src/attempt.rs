@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::backend::Backend;
+use crate::callbacks::Callbacks;
 use crate::compensate;
 use crate::config::Config;
 use crate::context::{About, Context};
@@ -36,6 +37,7 @@ pub(crate) struct Parts {
     pub(crate) leases: Leases,
     pub(crate) metrics: Metrics,
     pub(crate) observations: Observations,
+    pub(crate) callbacks: Option<Arc<Callbacks>>,
     /// The threads that tools run on.
     pub(crate) threads: Handle,
 }
@@ -147,10 +149,11 @@ async fn attempt(parts: &Parts, served: &Served, job: &Arc<Job>) -> Outcome {
         }
     };
     // A step that an earlier attempt left open is settled before anything runs.
+    // One that has finished is what a service does that the task waited for: the tool knows of it.
     if let Some(step) = &claim.open_step {
         let again = journal
             .iter()
-            .any(|e| e.kind == JournalKind::Step && e.key == *step && e.idempotent);
+            .any(|e| e.kind == JournalKind::Step && e.key == *step && (e.idempotent || e.done));
         if !again {
             return settling.fail(&ToolError::in_doubt(step)).await;
         }
@@ -161,7 +164,11 @@ async fn attempt(parts: &Parts, served: &Served, job: &Arc<Job>) -> Outcome {
     };
     let stop = CancellationToken::new();
     let (status, said) = watch::channel(String::new());
-    let backend = Arc::new(StoreBackend::new(parts, job, started));
+    let open = claim.open_step.clone().filter(|step| {
+        let mut steps = journal.iter().filter(|e| e.kind == JournalKind::Step);
+        steps.any(|e| e.key == *step && !e.done)
+    });
+    let backend = Arc::new(StoreBackend::new(parts, job, started, open));
     let shared: Arc<dyn Backend> = Arc::<StoreBackend>::clone(&backend);
     let mut context = Context::new(about, shared, journal, stop.clone(), status);
     let commands = context.commands();
@@ -235,6 +242,7 @@ fn about(parts: &Parts, served: &Served, claim: &Claim) -> Result<About, ToolErr
         policy: served.spec.policy.clone(),
         definition: served.spec.definition.clone(),
         limits: Limits::from(&*parts.config),
+        callbacks: parts.callbacks.clone(),
     })
 }
 

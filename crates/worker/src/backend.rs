@@ -2,7 +2,7 @@
 //! tested without servers ([`crate::testkit`]).
 
 use async_trait::async_trait;
-use store::{ParkedFor, StepSpec};
+use store::{Awaited, NewCallback, Open, ParkedFor, StepSpec, Wait};
 
 /// Whether a step may act.
 #[derive(Debug)]
@@ -42,6 +42,15 @@ pub(crate) trait Backend: Send + Sync {
         response: &[u8],
         answered_by: &str,
     ) -> Result<bool, Unreachable>;
+    /// Nobody is called back without settings for it.
+    async fn open_callback(&self, _new: &NewCallback) -> Result<Open, Unreachable> {
+        Ok(Open::Stop)
+    }
+    async fn wait_callback(&self, _wait: Wait<'_>) -> Result<Awaited, Unreachable> {
+        Ok(Awaited::Stop)
+    }
+    /// Another try, if there is one, waits at least so long.
+    fn retry_after(&self, _pause: std::time::Duration) {}
     async fn status(&self, message: &str) -> Result<bool, Unreachable>;
     /// Tells whoever holds the call; may be lost.
     async fn publish(&self, progress: &protocol::progress::Progress);

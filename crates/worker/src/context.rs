@@ -1,6 +1,7 @@
 //! What a tool sees of its task: steps, questions, progress, and the wish that it stop.
 
 mod ask;
+mod callback;
 mod recall;
 mod reporter;
 
@@ -22,12 +23,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
+use crate::callbacks::Callbacks;
 use crate::error::{Ending, ToolError};
 use crate::process::Commands;
 use crate::replay::{Limits, Replay, drift};
 use crate::step::{Step, StepInfo};
 use crate::trace;
 
+pub use self::callback::{Address, Callback, Doubt};
 pub use self::recall::Recalled;
 pub use self::reporter::Reporter;
 
@@ -42,6 +45,8 @@ pub(crate) struct About {
     pub(crate) policy: ToolPolicy,
     pub(crate) definition: Definition,
     pub(crate) limits: Limits,
+    /// `None`: nothing is configured that services could call.
+    pub(crate) callbacks: Option<Arc<Callbacks>>,
 }
 
 /// A task as its tool sees it.
@@ -323,6 +328,7 @@ impl Context {
 
     fn encode<T: Serialize>(&mut self, key: &str, output: &T) -> Result<Vec<u8>, ToolError> {
         let bytes = serde_json::to_vec(output)
+            JournalKind::Callback => "callback",
             .map_err(|error| ToolError::refused(format!("output of step \"{key}\": {error}")))?;
         self.replay.take_output(key, bytes.len())?;
         Ok(bytes)

@@ -2,7 +2,7 @@
 //! its lease ends.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,9 +43,21 @@ pub(crate) struct Job {
     at_work: AtomicBool,
     /// Its questions are being asked: the row may be parked already.
     parking: AtomicBool,
+    /// What the tool reached asked not to be asked again for so long (ms).
+    asked_to_wait_ms: AtomicU64,
 }
 
 impl Job {
+    /// Another try, if there is one, shall wait at least so long.
+    pub(crate) fn retry_after(&self, pause: Duration) {
+        let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self.asked_to_wait_ms.store(ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn asked_to_wait(&self) -> Duration {
+        Duration::from_millis(self.asked_to_wait_ms.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn orders(&self) -> watch::Receiver<Order> {
         self.order.subscribe()
     }
@@ -173,6 +185,7 @@ impl Leases {
             stop_grace: self.stop_grace,
             at_work: AtomicBool::new(false),
             parking: AtomicBool::new(false),
+            asked_to_wait_ms: AtomicU64::new(0),
             claim,
         });
         let mut jobs = self.lock();

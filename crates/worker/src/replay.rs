@@ -42,6 +42,7 @@ pub(crate) struct Replay {
     /// Keys used in this run; a step and a question may share one.
     steps: BTreeSet<String>,
     questions: BTreeSet<String>,
+    callbacks: BTreeSet<String>,
     /// A step that said it did not take effect: the journal knows nothing of it.
     failed: Option<String>,
     limits: Limits,
@@ -62,6 +63,7 @@ impl Replay {
             position: 0,
             steps: BTreeSet::new(),
             questions: BTreeSet::new(),
+            callbacks: BTreeSet::new(),
             failed: None,
             limits,
             entries: count,
@@ -103,6 +105,7 @@ impl Replay {
         let keys = match kind {
             JournalKind::Step => &mut self.steps,
             JournalKind::Input => &mut self.questions,
+            JournalKind::Callback => &mut self.callbacks,
         };
         if keys.insert(key.to_owned()) {
             Ok(())
@@ -113,6 +116,21 @@ impl Replay {
 
     /// What the journal holds of the step that the run comes to.
     pub(crate) fn step(&self, seq: i32, key: &str) -> Result<Option<JournalEntry>, ToolError> {
+        self.only(JournalKind::Step, seq, key)
+    }
+
+    /// The same of a callback.
+    pub(crate) fn callback(&self, seq: i32, key: &str) -> Result<Option<JournalEntry>, ToolError> {
+        self.only(JournalKind::Callback, seq, key)
+    }
+
+    /// An entry that stands alone in its place.
+    fn only(
+        &self,
+        kind: JournalKind,
+        seq: i32,
+        key: &str,
+    ) -> Result<Option<JournalEntry>, ToolError> {
         let Some(entries) = self.journal.get(&seq) else {
             return Ok(None);
         };
@@ -121,7 +139,8 @@ impl Replay {
                 Ok(Some(entry.clone()))
             }
             others => Err(drift(format!(
-                "the tool comes to step \"{key}\" where its journal holds {}",
+                "the tool comes to {} where its journal holds {}",
+                name(kind, key),
                 describe(others)
             ))),
         }
@@ -273,6 +292,7 @@ impl Replay {
 
 fn name(kind: JournalKind, key: &str) -> String {
     match kind {
+        JournalKind::Callback => format!("callback \"{key}\""),
         JournalKind::Step => format!("step \"{key}\""),
         JournalKind::Input => format!("question \"{key}\""),
     }

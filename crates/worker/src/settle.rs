@@ -159,7 +159,9 @@ impl Settling<'_> {
 
     async fn retry(&self, last: LastError) -> Outcome {
         let (store, claim) = (&self.parts.store, &self.job.claim);
-        let pause = backoff(self.served.spec.policy.backoff, claim.tries, claim.id());
+        let policy = self.served.spec.policy.backoff;
+        let asked = self.job.asked_to_wait().min(policy.max);
+        let pause = backoff(policy, claim.tries, claim.id()).max(asked);
         let (message, worked) = (&last.message, self.started.elapsed());
         tracing::info!(tries = claim.tries + 1, "try failed");
         let queued = until_written(self.parts, || store.retry(claim, message, pause, worked));

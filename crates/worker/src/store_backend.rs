@@ -4,12 +4,15 @@
 //! is driven by the runtime that opened it, and one opened among tools would stall with them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use protocol::progress::Progress;
 use queue::Queue;
-use store::{Begin, Claim, Parked, ParkedFor, StepSpec, Store, UndoSpec, Write};
+use store::{
+    Awaited, Begin, Claim, NewCallback, Open, Parked, ParkedFor, StepSpec, Store, UndoSpec, Wait,
+    Write,
+};
 use tokio::runtime::Handle;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument;
@@ -45,9 +48,15 @@ fn done(write: Result<Write, store::Error>) -> Result<bool, Unreachable> {
 }
 
 impl StoreBackend {
-    pub(crate) fn new(parts: &Parts, job: &Arc<Job>, started: Instant) -> Self {
+    /// `open`: a step that an earlier attempt left open.
+    pub(crate) fn new(
+        parts: &Parts,
+        job: &Arc<Job>,
+        started: Instant,
+        open: Option<String>,
+    ) -> Self {
         // One that may not be repeated does not come this far.
-        let open = job.claim.open_step.clone().map(|key| OpenStep {
+        let open = open.map(|key| OpenStep {
             key,
             idempotent: true,
         });
@@ -197,6 +206,39 @@ impl Backend for StoreBackend {
                 .await
         });
         done(recorded.await)
+    }
+
+    async fn open_callback(&self, new: &NewCallback) -> Result<Open, Unreachable> {
+        let (store, claim, new) = (self.store.clone(), self.claim(), new.clone());
+        let opened = self.at_home(async move { store.open_callback(&claim, &new).await });
+        opened.await.map_err(Unreachable)
+    }
+
+    async fn wait_callback(&self, wait: Wait<'_>) -> Result<Awaited, Unreachable> {
+        let (store, claim) = (self.store.clone(), self.claim());
+        let (key, in_doubt) = (wait.key.to_owned(), wait.in_doubt);
+        let message = wait
+            .message
+            .map(|m| cut(m, self.status_bytes_max).to_owned());
+        let worked = self.started.elapsed();
+        self.job.parks(true);
+        let waiting = self.at_home(async move {
+            let wait = Wait {
+                key: &key,
+                in_doubt,
+                message: message.as_deref(),
+            };
+            store.wait_callback(&claim, wait, worked).await
+        });
+        let awaited = waiting.await;
+        if !matches!(awaited, Ok(Awaited::Waiting)) {
+            self.job.parks(false);
+        }
+        awaited.map_err(Unreachable)
+    }
+
+    fn retry_after(&self, pause: Duration) {
+        self.job.retry_after(pause);
     }
 
     async fn status(&self, message: &str) -> Result<bool, Unreachable> {

@@ -16,7 +16,7 @@ pub enum Recalled {
         /// Its output.
         output: Value,
     },
-    /// A question, and its whole response.
+    /// A question and its whole response; or a callback, and what it brought.
     Answer {
         /// Its key.
         key: String,
@@ -48,7 +48,7 @@ impl Context {
                     key: entry.key,
                     output: value,
                 },
-                JournalKind::Input => Recalled::Answer {
+                JournalKind::Input | JournalKind::Callback => Recalled::Answer {
                     key: entry.key,
                     response: value,
                 },
