@@ -271,6 +271,12 @@ impl InputResponses {
         ))
     }
 
+    /// One answer.
+    #[must_use]
+    pub fn one(key: String, answer: Box<RawValue>) -> Self {
+        Self(BTreeMap::from([(key, answer)]))
+    }
+
     /// Whether there is no answer at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -123,6 +123,35 @@ pub struct Notification {
     pub params: Option<Box<RawValue>>,
 }
 
+/// What a body may be where clients of older revisions answer questions of ours.
+#[derive(Debug)]
+pub enum Incoming {
+    /// What every client sends.
+    Message(Message),
+    /// An answer to a request of the server.
+    Response(Response),
+}
+
+/// An answer to a request of the server.
+#[derive(Debug)]
+pub struct Response {
+    /// Of the request.
+    pub id: Option<RequestId>,
+    /// The result, an object; `None` = the client answered with an error.
+    pub result: Option<Box<RawValue>>,
+}
+
+impl Response {
+    /// The refusal where nothing was asked.
+    #[must_use]
+    pub fn refused(self) -> ParseError {
+        ParseError::shape(
+            "responses are not accepted here, only requests and notifications",
+            self.id,
+        )
+    }
+}
+
 /// Why a body is not a message: `-32700` or `-32600`, both HTTP 400.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -167,6 +196,17 @@ impl From<&ParseError> for ErrorObject {
 /// response, nested too deep, has a top-level key twice, or a member of the
 /// wrong type; with the id, where that much could be read.
 pub fn parse(body: &[u8], limits: Limits) -> Result<Message, ParseError> {
+    match read(body, limits)? {
+        Incoming::Message(message) => Ok(message),
+        Incoming::Response(response) => Err(response.refused()),
+    }
+}
+
+/// The same, with responses.
+///
+/// # Errors
+/// As [`parse`], but for the responses.
+pub fn read(body: &[u8], limits: Limits) -> Result<Incoming, ParseError> {
     let text = std::str::from_utf8(body)
         .map_err(|error| ParseError::syntax(format!("the body is not UTF-8: {error}")))?;
     let first = text
@@ -205,7 +245,11 @@ pub fn parse(body: &[u8], limits: Limits) -> Result<Message, ParseError> {
         return fail("`jsonrpc` must be \"2.0\"".to_owned());
     }
     if object.get("result").is_some() || object.get("error").is_some() {
-        return fail("responses are not accepted here, only requests and notifications".to_owned());
+        let result = object.get("result").filter(|result| raw::is_object(result));
+        return Ok(Incoming::Response(Response {
+            id,
+            result: result.map(ToOwned::to_owned),
+        }));
     }
     let Some(method) = object.get("method").and_then(raw::string) else {
         return fail("`method` must be a string".to_owned());
@@ -215,10 +259,10 @@ pub fn parse(body: &[u8], limits: Limits) -> Result<Message, ParseError> {
         return fail("`params` must be an object".to_owned());
     }
     let params = params.map(ToOwned::to_owned);
-    Ok(match id {
+    Ok(Incoming::Message(match id {
         Some(id) => Message::Request(Request { id, method, params }),
         None => Message::Notification(Notification { method, params }),
-    })
+    }))
 }
 
 fn not_an_object(text: &str, first: Option<u8>) -> ParseError {

@@ -21,6 +21,7 @@ pub mod id;
 pub mod idempotency;
 pub mod input;
 pub mod jsonrpc;
+pub mod legacy;
 pub mod meta;
 mod mirror;
 pub mod progress;

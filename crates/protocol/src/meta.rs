@@ -185,7 +185,7 @@ impl RequestMeta {
     }
 }
 
-fn progress_token(value: &RawValue) -> Result<ProgressToken, InvalidParams> {
+pub(crate) fn progress_token(value: &RawValue) -> Result<ProgressToken, InvalidParams> {
     let token_is_valid = match value.get().as_bytes().first() {
         Some(b'"') => raw::string(value).is_some(),
         Some(b'-' | b'0'..=b'9') => true,
@@ -250,6 +250,12 @@ pub struct ResultMeta {
 #[error("the result is not a JSON object: {0}")]
 pub struct NotAnObject(String);
 
+impl NotAnObject {
+    pub(crate) fn new(why: &impl std::fmt::Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
 impl ResultMeta {
     /// For a server of this name and version.
     #[must_use]
@@ -264,6 +270,11 @@ impl ResultMeta {
     #[must_use]
     pub fn to_json(&self) -> Bytes {
         self.start().finish()
+    }
+
+    /// The name and version of this server, a JSON object.
+    pub(crate) fn server_info(&self) -> &str {
+        &self.server_info
     }
 
     /// The `_meta` object of a message of a subscription.
