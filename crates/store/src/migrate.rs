@@ -38,6 +38,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (5, "0005_add_operations"),
     (6, "0006_add_attempts"),
     (7, "0007_add_callbacks"),
+    (8, "0008_add_fairness"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.
@@ -162,7 +163,14 @@ async fn apply(client: &Client, migration: &Migration, checksum: &[u8]) -> Resul
     if transactional {
         client.batch_execute("BEGIN").await?;
     }
-    client.batch_execute(migration.sql).await?;
+    if transactional {
+        client.batch_execute(migration.sql).await?;
+    } else {
+        // Several at once would be a transaction of their own.
+        for statement in migration.sql.split(";\n") {
+            client.batch_execute(statement).await?;
+        }
+    }
     client
         .execute(
             sql!("record_migration"),
