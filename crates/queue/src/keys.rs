@@ -90,6 +90,20 @@ impl Keys {
         format!("{}:stop:{id}", self.prefix)
     }
 
+    /// Where changes of a resource are announced. Of the URI only a hash, which keeps names short:
+    /// where two have the same, somebody looks in vain.
+    pub(crate) fn resource(&self, uri: &str) -> String {
+        let hash = uri.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{}:resource:{hash:016x}", self.prefix)
+    }
+
+    /// Where it is announced that somebody listens to resources nobody listened to before.
+    pub(crate) fn wanted(&self) -> String {
+        format!("{}:wanted", self.prefix)
+    }
+
     /// Where a change of the tool catalogue is announced.
     pub(crate) fn catalogue(&self) -> String {
         format!("{}:catalogue", self.prefix)

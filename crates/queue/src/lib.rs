@@ -167,6 +167,27 @@ impl Queue {
         self.link.watch(&self.hub, self.link.keys.stops(id)).await
     }
 
+    /// Tells whoever listens to this resource that it has changed. Best effort.
+    pub async fn resource_updated(&self, uri: &str) {
+        self.link.resource_updated(uri).await;
+    }
+
+    /// As [`watch`](Queue::watch), for changes of a resource.
+    pub async fn watch_resource(&self, uri: &str) -> Watch {
+        let channel = self.link.keys.resource(uri);
+        self.link.watch(&self.hub, channel).await
+    }
+
+    /// Tells workers that somebody listens to resources nobody listened to before. Best effort.
+    pub async fn wanted_changed(&self) {
+        self.link.wanted_changed().await;
+    }
+
+    /// As [`watch`](Queue::watch), for what is listened to.
+    pub async fn watch_wanted(&self) -> Watch {
+        self.link.watch(&self.hub, self.link.keys.wanted()).await
+    }
+
     /// A count that moves when the tool catalogue may have changed, also after a break.
     pub fn catalogue_watch(&self) -> watch::Receiver<u64> {
         self.hub.catalogue()

@@ -34,7 +34,7 @@ telemetry::metrics! {
         epoch_changes: IntCounter = "mcp_tasks_queue_epoch_changes_total",
         /// 1 if Redis may evict keys when memory runs short (`maxmemory-policy` other than `noeviction`): queued hints would vanish.
         eviction: IntGauge = "mcp_tasks_queue_eviction_possible",
-        /// Messages published, by kind (`changed`, `stop`, `progress`, `catalogue`) and outcome as for pushes, and `too_large`.
+        /// Messages published, by kind (`changed`, `stop`, `progress`, `catalogue`, `resource`, `wanted`) and outcome as for pushes, and `too_large`.
         published: IntCounterVec = "mcp_tasks_queue_published_total" ["kind", "outcome"],
         /// Messages received for a watch, by kind (`changed`, `progress`).
         received: IntCounterVec = "mcp_tasks_queue_received_total" ["kind"],
@@ -54,7 +54,7 @@ impl Metrics {
         let outcomes = ["ok", "unavailable", "timeout", "connection", "refused"];
         for outcome in outcomes {
             metrics.pushes.with_label_values(&[outcome]);
-            for kind in ["changed", "stop", "progress", "catalogue"] {
+            for kind in ["changed", "stop", "progress", "catalogue", "resource", "wanted"] {
                 metrics.published.with_label_values(&[kind, outcome]);
             }
         }

@@ -40,6 +40,16 @@ impl Link {
             .await;
     }
 
+    pub(crate) async fn resource_updated(&self, uri: &str) {
+        self.publish("resource", &self.keys.resource(uri), &[CHANGED])
+            .await;
+    }
+
+    pub(crate) async fn wanted_changed(&self) {
+        self.publish("wanted", &self.keys.wanted(), &[CHANGED])
+            .await;
+    }
+
     async fn publish(&self, kind: &str, channel: &str, message: &[u8]) {
         let mut command = redis::cmd("PUBLISH");
         command.arg(channel).arg(message);

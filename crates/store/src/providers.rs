@@ -92,22 +92,6 @@ impl Store {
         })
     }
 
-    /// A worker ends in good order: nobody need wait for what it provided, unless another one does.
-    ///
-    /// # Errors
-    /// When Postgres could not be asked.
-    pub async fn unserve_providers(&self, served: &[(String, i32)]) -> Result<(), Error> {
-        let served = served.iter();
-        let served: Vec<String> = served.map(|(name, v)| format!("{name} {v}")).collect();
-        with_connection!(self, "unserve_providers", |connection| {
-            let statement = connection.prepare_cached(sql!("unserve_providers")).await?;
-            connection
-                .execute(&statement, &[&served, &ms(ALIVE)])
-                .await?;
-            Ok(())
-        })
-    }
-
     /// All listed providers, by name. An entry that cannot be read (written by a newer release) is
     /// left out and logged.
     ///

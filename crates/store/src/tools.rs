@@ -187,6 +187,12 @@ impl Store {
                 let names = transaction.query(&unserve, &[&served, &ms(ALIVE)]).await?;
                 let names: Vec<String> = names.iter().map(|row| row.get("name")).collect();
                 elect(&transaction, &names, ms(ALIVE)).await?;
+                let provided = transaction
+                    .prepare_cached(sql!("unserve_providers"))
+                    .await?;
+                transaction
+                    .execute(&provided, &[&served, &ms(ALIVE)])
+                    .await?;
             }
             transaction.commit().await?;
             Ok(())

@@ -258,7 +258,14 @@ impl Worker {
                 }
             }
         };
-        let background = async { tokio::join!(publisher.run(), leases.run(&beating)) };
+        let background = async {
+            tokio::join!(
+                publisher.run(),
+                publisher.tell_updates(),
+                publisher.tell_wanted(),
+                leases.run(&beating)
+            )
+        };
         let work = async {
             tokio::pin!(pulling, watching);
             tokio::select! {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use queue::Queue;
-use store::{Introduction, Observed, Store, ToolSpec};
+use store::{Introduction, Observed, ProviderSpec, Store, ToolSpec};
 
 use crate::tool::ToolSet;
 
@@ -14,6 +14,8 @@ use crate::tool::ToolSet;
 const ALIVE: Duration = Duration::from_secs(60);
 /// Between two tries.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at what is listened to, while nobody can tell that it changed.
+const WANTED_PAUSE: Duration = Duration::from_secs(2);
 /// How long it may take to say that the worker ends.
 const LEAVE: Duration = Duration::from_secs(1);
 
@@ -102,6 +104,15 @@ impl<'a> Changes<'a> {
     }
 }
 
+/// What was last published.
+#[derive(Default)]
+struct Published {
+    /// Anything at all.
+    ever: bool,
+    tools: BTreeSet<Key>,
+    providers: BTreeMap<Key, Arc<ProviderSpec>>,
+}
+
 /// Publishes for as long as the worker lives.
 pub(crate) struct Publisher {
     /// The worker's, as in its claims.
@@ -119,14 +130,14 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(crate) async fn run(&self) {
         let mut changes = self.tools.changes();
-        let mut known: BTreeSet<Key> = BTreeSet::new();
+        let mut known = Published::default();
         loop {
             changes.borrow_and_update();
             match self.publish(&mut known).await {
                 Ok(()) => self.published.ready(),
                 Err(error) => {
                     tracing::warn!(error = ?error, "tools not published, trying again");
-                    if known.is_empty() {
+                    if !known.ever {
                         self.published.not_ready("tools are not published yet");
                     }
                     tokio::time::sleep(RETRY_PAUSE).await;
@@ -150,22 +161,28 @@ impl Publisher {
         }
     }
 
-    async fn publish(&self, known: &mut BTreeSet<Key>) -> Result<(), store::Error> {
+    async fn publish(&self, known: &mut Published) -> Result<(), store::Error> {
         let specs = self.tools.specs();
         let now: BTreeSet<Key> = specs
             .iter()
             .map(|spec| (spec.name().to_owned(), spec.version))
             .collect();
-        let changed = now != *known;
+        let mut changed = now != known.tools;
         let specs: Vec<ToolSpec> = specs.iter().map(|spec| ToolSpec::clone(spec)).collect();
         if !specs.is_empty() {
             self.store.register_tools(&specs, ALIVE).await?;
         }
-        for (name, version) in known.difference(&now) {
+        for (name, version) in known.tools.difference(&now) {
             self.store.delist_tool(name, *version).await?;
         }
-        *known = now;
-        let served: Vec<Key> = known.iter().cloned().collect();
+        known.tools = now;
+        changed |= self.publish_providers(&mut known.providers).await?;
+        known.ever = true;
+        let jobs = self.tools.jobs();
+        let served: Vec<Key> = jobs
+            .iter()
+            .map(|spec| (spec.name().to_owned(), spec.version))
+            .collect();
         let introduction = Introduction {
             name: &self.name,
             host: host(),
@@ -191,5 +208,76 @@ impl Publisher {
             self.store.observe(&observed).await?;
         }
         Ok(())
+    }
+
+    /// Says whether a list may have changed.
+    async fn publish_providers(
+        &self,
+        known: &mut BTreeMap<Key, Arc<ProviderSpec>>,
+    ) -> Result<bool, store::Error> {
+        let specs = self.tools.providers.specs();
+        let now: BTreeMap<Key, Arc<ProviderSpec>> = specs
+            .iter()
+            .map(|spec| ((spec.name.clone(), spec.version), Arc::clone(spec)))
+            .collect();
+        let same = now.len() == known.len()
+            && now.iter().all(|(key, spec)| {
+                let before = known.get(key);
+                before.is_some_and(|before| Arc::ptr_eq(before, spec))
+            });
+        let specs: Vec<ProviderSpec> = specs.iter().map(|spec| ProviderSpec::clone(spec)).collect();
+        if !specs.is_empty() {
+            self.store.register_providers(&specs).await?;
+        }
+        for (name, version) in known.keys().filter(|key| !now.contains_key(*key)) {
+            self.store.delist_provider(name, *version).await?;
+        }
+        *known = now;
+        Ok(!same)
+    }
+
+    /// Tells of resources that changed, for ever. What cannot be written is told later.
+    pub(crate) async fn tell_updates(&self) {
+        loop {
+            let uris = self.tools.providers.take_updated().await;
+            while let Err(error) = self.store.record_resource_updates(&uris).await {
+                tracing::warn!(error = ?error, "changes of resources are not told yet");
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            for uri in &uris {
+                self.queue.resource_updated(uri).await;
+            }
+        }
+    }
+
+    /// Tells providers what somebody listens to, for ever.
+    pub(crate) async fn tell_wanted(&self) {
+        let mut changes = self.tools.changes();
+        let mut told = self.queue.watch_wanted().await;
+        let connected = self.queue.connected();
+        loop {
+            changes.borrow_and_update();
+            let telling = self.tools.providers.telling();
+            if telling.is_empty() {
+                let _ = changes.changed().await;
+                continue;
+            }
+            match self.store.wanted_resources(&telling).await {
+                Ok(wanted) => self.tools.providers.tell_wanted(&wanted),
+                Err(error) => {
+                    tracing::debug!(error = ?error, "what is listened to cannot be read");
+                }
+            }
+            let pause = if *connected.borrow() {
+                self.interval
+            } else {
+                WANTED_PAUSE
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = told.next() => {}
+                _ = changes.changed() => {}
+            }
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Tools that no worker serves any more are taken off the list, and of each tool a version is current
-//! that somebody serves.
+//! Tools and providers that no worker serves any more are taken off the lists, and of each tool a
+//! version is current that somebody serves.
 
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ pub(crate) const NAME: &str = "catalogue";
 
 /// No list is emptied by a process that has not looked on: see the sweep of versions.
 const NOBODY_YET: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Every listener has looked at its resources many times in between.
+const RESOURCES_KEPT: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn run(parts: Parts) -> Swept {
     let wait = parts.config.tool_wait;
@@ -26,9 +29,22 @@ pub(crate) async fn run(parts: Parts) -> Swept {
     for (tool, version) in &swept.elected {
         tracing::info!(tool.name = tool, version, "this version is current now");
     }
-    let changed = swept.delisted.len() + swept.elected.len();
+    let providers = parts.store.sweep_providers(unserved).await?;
+    for (provider, version) in &providers {
+        tracing::warn!(
+            provider,
+            version,
+            "no worker provides it any more: not listed"
+        );
+    }
+    let changed = swept.delisted.len() + swept.elected.len() + providers.len();
     if changed > 0 {
         parts.queue.catalogue_changed().await;
     }
-    Ok(changed as u64)
+    let rows = parts.config.batch_rows();
+    let forgotten = super::batches(&parts, async || {
+        Ok(parts.store.forget_resources(RESOURCES_KEPT, rows).await?)
+    })
+    .await?;
+    Ok(changed as u64 + forgotten)
 }
