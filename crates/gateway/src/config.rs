@@ -43,6 +43,17 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub inline_budget: Duration,
+    /// How long any call is held open before it becomes a task, at most: a tool that says more gets
+    /// this.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub inline_budget_max: Duration,
+    /// How long a call that cannot become a task (of a client without the extension, or of a tool
+    /// without task support) is held for its result, where the tool does not say. Then it is
+    /// answered with an error, and its work is stopped.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub call_limit: Duration,
     /// How long a call of a tool that asks first waits for the question.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -129,8 +140,9 @@ pub struct Limits {
     pub connections_max: usize,
     /// Requests that are being answered; more are answered 429.
     pub requests_max: usize,
-    /// Tool calls held open for their result. Near it calls become tasks at once; beyond it
-    /// calls that can't become tasks are answered 429.
+    /// Tool calls held open for their result. Near it (and near `connections_max` and
+    /// `requests_max`) calls become tasks at once; beyond it calls that can't become tasks are
+    /// answered 429.
     pub held_calls_max: usize,
     /// Early polls held at a time; more are answered at once.
     pub held_polls_max: usize,
@@ -160,6 +172,8 @@ impl Default for Config {
             request_state_keys: Vec::new(),
             request_state_ttl: Duration::from_secs(600),
             inline_budget: Duration::from_secs(3),
+            inline_budget_max: Duration::from_secs(60),
+            call_limit: Duration::from_secs(600),
             ask_budget: Duration::from_secs(10),
             stream_after: Duration::from_millis(400),
             keep_alive: Duration::from_secs(10),
@@ -232,6 +246,7 @@ impl Config {
     fn check_times(&self, problems: &mut Vec<String>) {
         for (name, value) in [
             ("request_state_ttl", self.request_state_ttl),
+            ("call_limit", self.call_limit),
             ("ask_budget", self.ask_budget),
             ("keep_alive", self.keep_alive),
             ("recheck", self.recheck),
@@ -254,6 +269,12 @@ impl Config {
             problems.push(format!(
                 "gateway.pace_max: {:?} is longer than {PACE_MAX:?}: clients would give up",
                 self.pace_max
+            ));
+        }
+        if self.inline_budget > self.inline_budget_max {
+            problems.push(format!(
+                "gateway.inline_budget: {:?} is longer than gateway.inline_budget_max ({:?})",
+                self.inline_budget, self.inline_budget_max
             ));
         }
         if self.poll_min > self.poll_max {
@@ -334,6 +355,8 @@ mod tests {
             keep_alive: Duration::from_secs(16),
             pace_max: Duration::from_secs(61),
             poll_min: Duration::from_secs(11),
+            inline_budget_max: Duration::from_secs(1),
+            call_limit: Duration::ZERO,
             hold: Duration::ZERO,
             request_state_keys: vec!["short".to_owned()],
             allowed_origins: vec!["example.com".to_owned()],
@@ -347,6 +370,8 @@ mod tests {
             "keep_alive",
             "pace_max",
             "poll_min",
+            "inline_budget",
+            "call_limit",
             "hold",
             "request_state_keys[0]",
             "allowed_origins",
@@ -356,6 +381,6 @@ mod tests {
             let named = |problem: &String| problem.starts_with(&format!("gateway.{field}:"));
             assert!(problems.iter().any(named), "{field}: {problems:?}");
         }
-        assert_eq!(problems.len(), 9);
+        assert_eq!(problems.len(), 11);
     }
 }

@@ -5,6 +5,8 @@
 //! of a 404, 429 or 503. The range −32768…−32000 is reserved, so refusals of HTTP itself carry
 //! HTTP's own number as code.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use protocol::headers::HeaderMismatch;
 use protocol::idempotency::KeyError;
@@ -90,6 +92,12 @@ pub(crate) enum Error {
     },
     /// The held call's task was stopped.
     Cancelled,
+    /// The call can't become a task, and was held for its result as long as it may.
+    CallLimit {
+        limit: Duration,
+        /// Its client could have declared the extension.
+        offers_tasks: bool,
+    },
     /// More than this process takes on.
     Overloaded { what: &'static str },
     /// The process ends before the answer is there.
@@ -157,6 +165,16 @@ fn ok(label: &'static str, error: ErrorObject) -> Row {
 
 fn bad(label: &'static str, error: ErrorObject) -> Row {
     Row::new(StatusCode::BAD_REQUEST, label, error)
+}
+
+fn call_limit_text(limit: Duration, offers_tasks: bool) -> String {
+    let limit = humantime::format_duration(limit);
+    let advice = if offers_tasks {
+        "; declare the extension io.modelcontextprotocol/tasks to get a handle of such work"
+    } else {
+        ""
+    };
+    format!("the result was not there within {limit}, and the work is stopped{advice}")
 }
 
 impl Error {
@@ -315,6 +333,16 @@ impl Error {
             Self::Cancelled => ok(
                 "cancelled",
                 ErrorObject::internal("the call was cancelled", code::reason::CANCELLED),
+            ),
+            Self::CallLimit {
+                limit,
+                offers_tasks,
+            } => ok(
+                "call_limit",
+                ErrorObject::internal(
+                    call_limit_text(*limit, *offers_tasks),
+                    code::reason::CALL_LIMIT,
+                ),
             ),
             Self::Overloaded { what } => Row::new(
                 StatusCode::TOO_MANY_REQUESTS,

@@ -1,11 +1,12 @@
 //! A call that waits for its task: until there is an outcome, a question, or the budget is over.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::meta::ProgressToken;
 use protocol::{TaskStatus, input, progress};
 use queue::{Event, Watch};
-use store::{Lookup, ParkedFor, Task};
+use store::{Lookup, ParkedFor, Task, TaskSupport};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -28,8 +29,20 @@ pub(crate) struct Held {
     holding: Holding,
     /// When it becomes a task, and why; `None` = never.
     promotion: Option<(Instant, Reason)>,
+    /// When it is given up, and after how long; `None` = it may become a task instead.
+    limit: Option<(Instant, Duration)>,
     /// It may become a task at all.
     promotable: bool,
+}
+
+/// Why a call waits no longer.
+enum Woken {
+    /// Its task may have changed.
+    Look,
+    /// It shall become a task.
+    Promote(Reason),
+    /// It was held for as long as it may.
+    GiveUp(Duration),
 }
 
 impl Held {
@@ -40,10 +53,10 @@ impl Held {
         plan: Plan,
     ) -> Self {
         let now = Instant::now();
-        let promotion = match plan {
-            Plan::Hold => None,
-            Plan::AtOnce(reason) => Some((now, reason)),
-            Plan::Within(budget, reason) => Some((now + budget, reason)),
+        let (promotion, limit) = match plan {
+            Plan::Hold(limit) => (None, Some((now + limit, limit))),
+            Plan::AtOnce(reason) => (Some((now, reason)), None),
+            Plan::Within(budget, reason) => (Some((now + budget, reason)), None),
         };
         Self {
             shared,
@@ -53,6 +66,7 @@ impl Held {
             holding,
             promotable: promotion.is_some(),
             promotion,
+            limit,
         }
     }
 
@@ -63,37 +77,60 @@ impl Held {
                 self.holding.answered();
                 return Ok(reply);
             }
-            if let Some(reason) = self.wait(&mut progress).await
-                && let Some(reply) = self.promote(reason).await?
-            {
-                self.holding.answered();
-                return Ok(reply);
+            match self.wait(&mut progress).await {
+                Woken::Look => self.read().await?,
+                Woken::Promote(reason) => match self.promote(reason).await? {
+                    Some(reply) => {
+                        self.holding.answered();
+                        return Ok(reply);
+                    }
+                    None => self.read().await?,
+                },
+                Woken::GiveUp(limit) => {
+                    // Once more, lest an outcome is thrown away that is there.
+                    self.read().await?;
+                    let Some(reply) = self.judge().await? else {
+                        // The holding is dropped unanswered: the work is told to stop.
+                        return Err(self.given_up(limit));
+                    };
+                    self.holding.answered();
+                    return Ok(reply);
+                }
             }
-            self.read().await?;
         }
     }
 
-    /// Until the task may have changed, or the call shall become a task.
-    async fn wait(&mut self, progress: &mut Option<Progress>) -> Option<Reason> {
+    fn given_up(&self, limit: Duration) -> Error {
+        let policy = &self.judged.entry.tool.spec.policy;
+        Error::CallLimit {
+            limit,
+            offers_tasks: policy.task_support != TaskSupport::None,
+        }
+    }
+
+    /// Until the task may have changed, or the call shall become a task, or is given up.
+    async fn wait(&mut self, progress: &mut Option<Progress>) -> Woken {
         let look = Instant::now() + self.shared.config.recheck;
         let (deadline, reason) = self.promotion.unwrap_or((look, Reason::Deadline));
-        let promotable = self.promotion.is_some();
+        let (end, limit) = self.limit.unwrap_or((look, Duration::ZERO));
+        let (promotable, limited) = (self.promotion.is_some(), self.limit.is_some());
         loop {
             tokio::select! {
                 biased;
                 event = self.watch.next() => match event {
-                    Event::Changed | Event::Reconnected => return None,
+                    Event::Changed | Event::Reconnected => return Woken::Look,
                     Event::Progress(json) => {
                         if let Some(progress) = progress {
                             progress.report(&json);
                         }
                     }
                 },
-                () = sleep_until(deadline), if promotable => return Some(reason),
+                () = sleep_until(deadline), if promotable => return Woken::Promote(reason),
                 () = self.shared.closing.cancelled(), if promotable => {
-                    return Some(Reason::Closing);
+                    return Woken::Promote(Reason::Closing);
                 }
-                () = sleep_until(look) => return None,
+                () = sleep_until(end), if limited => return Woken::GiveUp(limit),
+                () = sleep_until(look) => return Woken::Look,
             }
         }
     }
@@ -163,13 +200,12 @@ impl Held {
             tool: self.judged.entry.tool.spec.name(),
             digest: &self.judged.digest,
         };
-        let state = shared.state_keys.seal(task.id, task.rounds, binding);
-        let state = state.ok_or(Error::NoRequestStateKey)?;
         // Nobody waits here meanwhile: the hold keeps the question, and its end is the state's.
-        shared
-            .store
-            .hold(&[task.id], shared.config.request_state_ttl)
-            .await?;
+        let ttl = shared.config.request_state_ttl;
+        let until_ms = shared.store.hold_asked(task.id, ttl).await?;
+        let round = (task.id, task.rounds);
+        let state = shared.state_keys.seal(round, until_ms, binding);
+        let state = state.ok_or(Error::NoRequestStateKey)?;
         let requests = task.input_requests.as_deref();
         Ok(Reply::Result {
             json: input::write_input_required(requests, Some(&state), &shared.meta),

@@ -229,6 +229,23 @@ impl Shared {
         taken.saturating_mul(100) / all.max(1)
     }
 
+    /// How much is taken of what this process may hold open: of the kind that is nearest to its limit.
+    fn full_percent(&self) -> u64 {
+        let limits = &self.config.limits;
+        let count = |level: i64| usize::try_from(level).unwrap_or(0);
+        let kinds = [
+            (self.waiters.len(), limits.held_calls_max),
+            (
+                count(self.metrics.connections.get()),
+                limits.connections_max,
+            ),
+            (count(self.metrics.in_flight.get()), limits.requests_max),
+        ];
+        let percents = kinds.map(|(taken, max)| taken.saturating_mul(100) / max.max(1));
+        let fullest = percents.into_iter().max().unwrap_or(0);
+        u64::try_from(fullest).unwrap_or(u64::MAX)
+    }
+
     fn list_ttl_ms(&self) -> u64 {
         u64::try_from(self.config.list_ttl.as_millis()).unwrap_or(u64::MAX)
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use store::{TaskSupport, ToolPolicy};
 
-/// The part of the held calls' limit from which calls become tasks at once, in percent.
-const NEARLY_FULL_PERCENT: usize = 90;
+/// The part of this process' limits from which calls become tasks at once, in percent.
+const NEARLY_FULL_PERCENT: u64 = 90;
 
 /// What is known of one call.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +27,15 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Load {
     /// For how long the tool's oldest due job has waited for a worker.
     pub(crate) queue_waited: Duration,
-    /// Calls held by this process.
-    pub(crate) held: usize,
-    /// Their limit.
-    pub(crate) held_max: usize,
+    /// How much is taken of what this process may hold open, in percent: held calls, connections or
+    /// requests, whichever is nearest to its limit.
+    pub(crate) full_percent: u64,
     /// The gateway's inline budget, where the tool has none.
     pub(crate) inline_budget: Duration,
+    /// No tool's budget is longer.
+    pub(crate) inline_budget_max: Duration,
+    /// How long a call that can't become a task is held, where the tool does not say.
+    pub(crate) call_limit: Duration,
     /// How long a tool that asks first may take to ask.
     pub(crate) ask_budget: Duration,
     /// The process is about to end.
@@ -46,7 +49,7 @@ pub(crate) enum Reason {
     NoBudget,
     /// The queue is longer than the budget.
     Queue,
-    /// This process holds nearly as many calls as it may.
+    /// This process holds nearly as many calls, connections or requests as it may.
     Held,
     /// The process is about to end.
     Closing,
@@ -82,8 +85,8 @@ impl Reason {
 /// How a call is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// To its end: it can't become a task.
-    Hold,
+    /// To its end, but no longer than this: it can't become a task.
+    Hold(Duration),
     /// Not at all: a handle at once.
     AtOnce(Reason),
     /// This long, then a handle.
@@ -93,9 +96,10 @@ pub(crate) enum Plan {
 /// How to wait for one call.
 pub(crate) fn plan(call: Call<'_>, load: Load) -> Plan {
     if !call.declared || call.policy.task_support == TaskSupport::None {
-        return Plan::Hold;
+        return Plan::Hold(call.policy.call_limit.unwrap_or(load.call_limit));
     }
     let budget = call.policy.inline_budget.unwrap_or(load.inline_budget);
+    let budget = budget.min(load.inline_budget_max);
     let may_ask = call.policy.asks_first && call.first_round;
     if load.closing {
         return Plan::AtOnce(Reason::Closing);
@@ -112,7 +116,7 @@ pub(crate) fn plan(call: Call<'_>, load: Load) -> Plan {
     }
     if budget.is_zero() {
         Plan::AtOnce(Reason::NoBudget)
-    } else if load.held * 100 >= load.held_max * NEARLY_FULL_PERCENT {
+    } else if load.full_percent >= NEARLY_FULL_PERCENT {
         Plan::AtOnce(Reason::Held)
     } else if load.queue_waited > budget {
         Plan::AtOnce(Reason::Queue)
@@ -130,9 +134,10 @@ mod tests {
     fn idle() -> Load {
         Load {
             queue_waited: Duration::ZERO,
-            held: 0,
-            held_max: 100,
+            full_percent: 0,
             inline_budget: 3 * SECOND,
+            inline_budget_max: 5 * SECOND,
+            call_limit: 600 * SECOND,
             ask_budget: 10 * SECOND,
             closing: false,
         }
@@ -163,14 +168,16 @@ mod tests {
             ..call(&zero)
         };
         let busy = Load {
-            held: 100,
+            full_percent: 100,
             closing: true,
             queue_waited: 60 * SECOND,
             ..idle()
         };
-        assert_eq!(plan(undeclared, busy), Plan::Hold);
-        let none = policy(TaskSupport::None, Some(Duration::ZERO), false);
-        assert_eq!(plan(call(&none), busy), Plan::Hold);
+        assert_eq!(plan(undeclared, busy), Plan::Hold(600 * SECOND));
+        let mut none = policy(TaskSupport::None, Some(Duration::ZERO), false);
+        assert_eq!(plan(call(&none), busy), Plan::Hold(600 * SECOND));
+        none.call_limit = Some(3 * SECOND);
+        assert_eq!(plan(call(&none), busy), Plan::Hold(3 * SECOND));
     }
 
     #[test]
@@ -190,6 +197,19 @@ mod tests {
     }
 
     #[test]
+    fn no_budget_is_above_the_ceiling() {
+        let long = policy(TaskSupport::Optional, Some(3600 * SECOND), false);
+        let ceiling = Plan::Within(5 * SECOND, Reason::Deadline);
+        assert_eq!(plan(call(&long), idle()), ceiling);
+        // Nor is what the queue is measured by.
+        let queue = Load {
+            queue_waited: 6 * SECOND,
+            ..idle()
+        };
+        assert_eq!(plan(call(&long), queue), Plan::AtOnce(Reason::Queue));
+    }
+
+    #[test]
     fn load_promotes_at_once() {
         let tool = policy(TaskSupport::Optional, None, false);
         let waited = |queue_waited| {
@@ -206,9 +226,17 @@ mod tests {
             Plan::Within(3 * SECOND, Reason::Deadline)
         );
         assert_eq!(waited(4 * SECOND), Plan::AtOnce(Reason::Queue));
-        let held = |held| plan(call(&tool), Load { held, ..idle() });
-        assert_eq!(held(89), Plan::Within(3 * SECOND, Reason::Deadline));
-        assert_eq!(held(90), Plan::AtOnce(Reason::Held));
+        let full = |full_percent| {
+            plan(
+                call(&tool),
+                Load {
+                    full_percent,
+                    ..idle()
+                },
+            )
+        };
+        assert_eq!(full(89), Plan::Within(3 * SECOND, Reason::Deadline));
+        assert_eq!(full(90), Plan::AtOnce(Reason::Held));
         let closing = Load {
             closing: true,
             ..idle()
@@ -225,7 +253,7 @@ mod tests {
         );
         let busy = Load {
             queue_waited: 60 * SECOND,
-            held: 100,
+            full_percent: 100,
             ..idle()
         };
         assert_eq!(

@@ -2,8 +2,8 @@
 //!
 //! It comes back from the client, so it is attacker-controlled (MCP 2026-07-28 §Multi Round-Trip
 //! Requests): sealed by authenticated encryption, and bound to the method, the principal, the
-//! tool and the arguments. Its expiry is the hold of the task's row: by Postgres' clock, the
-//! same on every replica, and never by the clock of whoever opens it.
+//! tool, the arguments and a time at which it is over: by Postgres' clock, the same for every
+//! replica, and never by the clock of whoever opens it.
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -33,6 +33,16 @@ pub(crate) struct State {
     tool: String,
     #[serde(rename = "d")]
     digest: [u8; 32],
+    /// When it is over, in ms since 1970; none in what earlier releases sealed.
+    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
+    until_ms: Option<i64>,
+}
+
+impl State {
+    /// Whether its time is over. One without a time ends with its task's hold.
+    pub(crate) fn is_over(&self, now_ms: i64) -> bool {
+        self.until_ms.is_some_and(|until_ms| now_ms >= until_ms)
+    }
 }
 
 /// What a state must fit: the call it comes with.
@@ -67,11 +77,17 @@ impl Keys {
     }
 
     /// Seals a state; `None` when no key is configured.
-    pub(crate) fn seal(&self, id: TaskId, round: i32, binding: Binding<'_>) -> Option<String> {
+    pub(crate) fn seal(
+        &self,
+        (id, round): (TaskId, i32),
+        until_ms: i64,
+        binding: Binding<'_>,
+    ) -> Option<String> {
         let cipher = self.0.first()?;
         let state = State {
             id,
             round,
+            until_ms: Some(until_ms),
             principal: owner(binding.principal),
             tool: binding.tool.to_owned(),
             digest: *binding.digest,
@@ -174,12 +190,13 @@ mod tests {
             tool: "deploy",
             digest: &[7; 32],
         };
-        let text = keys.seal(id, 2, binding).unwrap();
+        let text = keys.seal((id, 2), 1_000, binding).unwrap();
         let state = keys.open(&text, binding).unwrap();
         assert_eq!((state.id, state.round), (id, 2));
+        assert!(!state.is_over(999) && state.is_over(1_000));
         assert_ne!(
             text,
-            keys.seal(id, 2, binding).unwrap(),
+            keys.seal((id, 2), 1_000, binding).unwrap(),
             "states never repeat"
         );
         for (other, refused) in [
@@ -218,7 +235,7 @@ mod tests {
             tool: "deploy",
             digest: &[7; 32],
         };
-        let text = keys.seal(TaskId::new(0), 0, binding).unwrap();
+        let text = keys.seal((TaskId::new(0), 0), 1_000, binding).unwrap();
         assert_eq!(
             keys.open(&format!("{text}-TAMPERED"), binding),
             Err(Refused::Invalid)
@@ -242,11 +259,26 @@ mod tests {
             tool: "deploy",
             digest: &[7; 32],
         };
-        let text = keys(&[1]).seal(TaskId::new(0), 0, binding).unwrap();
+        let text = keys(&[1])
+            .seal((TaskId::new(0), 0), 1_000, binding)
+            .unwrap();
         assert!(keys(&[2, 1]).open(&text, binding).is_ok());
         assert!(keys(&[2]).open(&text, binding).is_err());
-        assert!(keys(&[]).seal(TaskId::new(0), 0, binding).is_none());
+        assert!(
+            keys(&[])
+                .seal((TaskId::new(0), 0), 1_000, binding)
+                .is_none()
+        );
         assert!(keys(&[]).open(&text, binding).is_err());
+    }
+
+    /// Sealed before there was a time in it: a rolling upgrade breaks no question.
+    #[test]
+    fn a_state_of_an_earlier_release_opens() {
+        let text = r#"{"i":"0195c1a0-0000-7000-8000-000000000000","r":1,"p":["dev","alice"],"t":"deploy","d":[7"#;
+        let text = format!("{text}{}]}}", ",7".repeat(31));
+        let state: State = serde_json::from_str(&text).unwrap();
+        assert!(!state.is_over(i64::MAX));
     }
 
     #[test]

@@ -216,4 +216,32 @@ impl Store {
             Ok(())
         })
     }
+
+    /// Holds the task of a caller that was asked, for as long as it has to come back. Answers with
+    /// the end of that time: ms since 1970 by Postgres' clock, to be compared with [`Store::clock`].
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn hold_asked(&self, id: TaskId, hold: Duration) -> Result<i64, Error> {
+        let hold_ms = ms(hold);
+        with_connection!(self, "hold_asked", |connection| {
+            let statement = connection.prepare_cached(sql!("hold_asked")).await?;
+            let row = connection
+                .query_one(&statement, &[&id.as_uuid(), &hold_ms])
+                .await?;
+            Ok(row.get("until_ms"))
+        })
+    }
+
+    /// Postgres' clock, in ms since 1970.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn clock(&self) -> Result<i64, Error> {
+        with_connection!(self, "clock", |connection| {
+            let statement = connection.prepare_cached(sql!("clock")).await?;
+            let row = connection.query_one(&statement, &[]).await?;
+            Ok(row.get("now_ms"))
+        })
+    }
 }

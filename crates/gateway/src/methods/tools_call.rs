@@ -81,9 +81,10 @@ fn plan(shared: &Shared, judged: &Judged) -> Plan {
         call,
         Load {
             queue_waited: shared.queues.waited(spec.name()),
-            held: shared.waiters.len(),
-            held_max: shared.config.limits.held_calls_max,
+            full_percent: shared.full_percent(),
             inline_budget: shared.config.inline_budget,
+            inline_budget_max: shared.config.inline_budget_max,
+            call_limit: shared.config.call_limit,
             ask_budget: shared.config.ask_budget,
             closing: shared.closing.is_cancelled(),
         },
@@ -101,7 +102,7 @@ async fn begin(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<
     // Interest before the insert, so that no wake-up is missed; none where nobody waits.
     let watch = match plan {
         Plan::AtOnce(_) => None,
-        Plan::Hold | Plan::Within(..) => Some(shared.queue.watch(id).await),
+        Plan::Hold(_) | Plan::Within(..) => Some(shared.queue.watch(id).await),
     };
     let creating = create(Arc::clone(shared), Arc::clone(&judged), id, plan);
     let created = shared.tracker.spawn(creating.in_current_span()).await;
@@ -217,6 +218,10 @@ async fn resume(
 ) -> Result<Opened, Error> {
     let (id, judged) = (state.id, Arc::new(*judged));
     tracing::Span::current().record("task.id", tracing::field::display(id));
+    // By Postgres' clock, which sealed it.
+    if state.is_over(shared.store.clock().await?) {
+        return Err(Error::RequestStateExpired);
+    }
     let principal = &judged.caller.principal;
     let Lookup::Found(task) = shared.store.get(principal, id).await? else {
         return Err(Error::RequestStateExpired);

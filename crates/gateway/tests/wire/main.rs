@@ -6,6 +6,7 @@
 extern crate mcp_tasks_gateway as gateway;
 
 mod bad_input;
+mod budgets;
 mod calls;
 mod deliveries;
 mod drains;
