@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test conformance clients upstreams install rollout chaos chaos-sabotage pacing helm helm-docs
+	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage pacing helm helm-docs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -35,6 +35,7 @@ fmt: ## format the code
 
 fmt-check: ## fail if the code is not formatted
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path $(RUST_EXAMPLE)/Cargo.toml --check
 
 clippy: ## lint everything, warnings denied
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
@@ -66,6 +67,13 @@ build: ## build the binary and all tests
 
 cargo-test: ## unit and integration tests, on real Postgres and Redis
 	$(CARGO) test $(LOCKED) --workspace --no-fail-fast
+
+# A workspace of its own, with the lock and the target folder of this one.
+RUST_EXAMPLE := docs/examples/rust-worker
+rust-example: ## build and test the example of a worker of one's own
+	cp Cargo.lock $(RUST_EXAMPLE)/Cargo.lock
+	CARGO_TARGET_DIR=$(abspath $(or $(CARGO_TARGET_DIR),target)) \
+		$(CARGO) test --offline --manifest-path $(RUST_EXAMPLE)/Cargo.toml
 
 # A run of ten minutes is expected to get through ten thousand tasks on two cores.
 DURATION := 10m

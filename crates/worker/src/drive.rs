@@ -98,7 +98,7 @@ fn ended<T>(called: Result<Result<T, ToolError>, JoinError>) -> Work<T> {
     }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     let message = panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -39,10 +39,26 @@ enum End {
 }
 
 /// Why another try is needed.
-struct LastError {
-    message: String,
+pub(crate) struct LastError {
+    pub(crate) message: String,
     /// The tool's own, if its code is among those that are tried again.
     error: Option<ErrorObject>,
+}
+
+impl LastError {
+    pub(crate) fn plain(message: String) -> Self {
+        Self {
+            message,
+            error: None,
+        }
+    }
+
+    pub(crate) fn of_tool(error: ErrorObject) -> Self {
+        Self {
+            message: error.message.clone(),
+            error: Some(error),
+        }
+    }
 }
 
 impl Settling<'_> {
@@ -90,12 +106,7 @@ impl Settling<'_> {
 
     fn end(&self, work: Work<CallToolResult>) -> End {
         let policy = &self.served.spec.policy;
-        let retry = |message| {
-            End::Retry(LastError {
-                message,
-                error: None,
-            })
-        };
+        let retry = |message| End::Retry(LastError::plain(message));
         match work {
             Work::Ended(Ok(result)) => End::Result(result),
             Work::Ended(Err(ToolError(ending))) => match ending {
@@ -103,10 +114,7 @@ impl Settling<'_> {
                 Ending::Stopped => End::Stopped,
                 Ending::Retry(message) | Ending::Unknown(message) => retry(message),
                 Ending::Failed(error) if policy.retry_codes.contains(&error.code) => {
-                    End::Retry(LastError {
-                        message: error.message.clone(),
-                        error: Some(error),
-                    })
+                    End::Retry(LastError::of_tool(error))
                 }
                 ending @ (Ending::Failed(_) | Ending::Refused(_)) => End::Fail(ToolError(ending)),
             },
@@ -213,7 +221,7 @@ impl Settling<'_> {
 }
 
 /// Why a task of ours failed; what a tool says of its own error is left out.
-fn is_doubt(error: &ToolError) -> bool {
+pub(crate) fn is_doubt(error: &ToolError) -> bool {
     let data = error.as_failed().and_then(|error| error.data.as_ref());
     data.is_some_and(|data| data["reason"] == reason::STEP_IN_DOUBT)
 }
@@ -224,7 +232,7 @@ fn reason_of(error: &ErrorObject) -> Option<&'static str> {
     reason::ALL.iter().copied().find(|known| *known == told)
 }
 
-fn exhausted(tries: i32, last: LastError) -> ToolError {
+pub(crate) fn exhausted(tries: i32, last: LastError) -> ToolError {
     let mut data = json!({ "reason": reason::ATTEMPTS_EXHAUSTED, "tries": tries });
     if let Some(error) = last.error {
         data["lastError"] = serde_json::to_value(error).unwrap_or(Value::Null);

@@ -2,53 +2,125 @@
 //!
 //! The tool runs as it would in a worker: from the top again after every question, with its
 //! finished steps replayed; and what they did is undone when it ends without a result.
+//!
+//! - [`Kit::simulate`] runs the whole life of a task: tries with their backoff, deadlines and
+//!   defaults of questions, the work limit, lost workers. All of its time is Tokio's, so a test
+//!   that pauses Tokio's clock has a fake one: a day passes in no time, and
+//!   [`Run::elapsed`] says that it did.
+//! - [`Kit::run`] stops where a worker would give the job another try, and knows no limits: for
+//!   a tool that speaks to real programs, whose time cannot be faked.
+//!
+//! ```
+//! # use mcp_tasks_worker as worker;
+//! use std::time::Duration;
+//! use serde_json::json;
+//! use worker::testkit::Kit;
+//! # use worker::{Arguments, CallToolResult, Context, Definition, Question, Step, Tool, ToolError, ToolSpec};
+//! # struct Deploy;
+//! # #[worker::async_trait]
+//! # impl Tool for Deploy {
+//! #     fn spec(&self) -> ToolSpec {
+//! #         ToolSpec::new(Definition::new("deploy", &json!({ "type": "object" })))
+//! #     }
+//! #     async fn call(&self, context: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
+//! #         context.step(Step::new("build").idempotent(), |_| async move { Ok(()) }).await?;
+//! #         let schema = json!({ "type": "object", "properties": { "go": { "type": "boolean" } } });
+//! #         let question = Question::elicit("approve", "Deploy?", schema)
+//! #             .wait(Duration::from_secs(3600))
+//! #             .default_content(json!({ "go": false }));
+//! #         let answers = context.ask(vec![question]).await?;
+//! #         let go = answers.elicited::<serde_json::Value>("approve")?;
+//! #         if go.accepted().is_some_and(|answer| answer["go"] == true) {
+//! #             context.step(Step::new("deploy"), |_| async move { Ok(()) }).await?;
+//! #         }
+//! #         Ok(CallToolResult::text("done"))
+//! #     }
+//! # }
+//! # let runtime = tokio::runtime::Builder::new_current_thread()
+//! #     .enable_all()
+//! #     .start_paused(true)
+//! #     .build()
+//! #     .unwrap();
+//! # runtime.block_on(async {
+//! // In a test: #[tokio::test(start_paused = true)], with Tokio's feature `test-util`.
+//! let hour = Duration::from_secs(3600);
+//!
+//! // Nobody answers: after an hour the question's default is taken, and nothing is deployed.
+//! let run = Kit::new(Deploy).silent("approve").simulate().await;
+//! assert_eq!(run.status(), "completed");
+//! assert_eq!(run.acts(), ["build"]);
+//! assert!(run.elapsed() >= hour);
+//!
+//! // The worker dies just after it has built: another goes on, and does not build again.
+//! let yes = json!({ "action": "accept", "content": { "go": true } });
+//! let kit = Kit::new(Deploy).answer_after("approve", hour / 2, yes);
+//! let run = kit.lost_after("build").simulate().await;
+//! assert_eq!(run.acts(), ["build", "deploy"]);
+//! assert_eq!(run.tries().len(), 1);
+//! # });
+//! ```
 
 mod backend;
+mod life;
+mod run;
+mod undoing;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::meta::ClientCapabilities;
 use protocol::progress::Progress;
-use protocol::tools::CallToolResult;
 use protocol::{TaskId, code};
 use serde_json::{Value, json};
 use store::{JournalEntry, JournalKind, Principal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use self::run::{Run, Try};
+
 use self::backend::{KitBackend, entry};
+use self::life::Life;
 use crate::backend::Backend;
-use crate::compensate::{Verdict, verdict};
 use crate::config::Config;
 use crate::context::{About, Context};
-use crate::drive::Work;
 use crate::error::ToolError;
-use crate::process::Commands;
 use crate::replay::Limits;
-use crate::tool::{Arguments, Tool, call};
-use crate::undo::Undoing;
-
-/// Attempts after which a tool that keeps asking is given up.
-const ATTEMPTS_MAX: i32 = 100;
+use crate::tool::Tool;
 
 /// A tool and the client that calls it.
+#[must_use = "nothing runs before `run` or `simulate`"]
 pub struct Kit {
     tool: Arc<dyn Tool>,
     arguments: Value,
     capabilities: Value,
-    answers: BTreeMap<String, Value>,
+    answers: BTreeMap<String, Scripted>,
     journal: Vec<JournalEntry>,
+    undos: BTreeMap<String, Declared>,
+    questions: BTreeMap<String, store::Question>,
     cancel_at: Option<String>,
+    cancel_after: Option<Duration>,
+    losses: Vec<Loss>,
     stop: CancellationToken,
 }
 
-/// What came of it.
-#[derive(Debug)]
-pub struct Run {
-    outcome: Result<CallToolResult, ToolError>,
-    world: World,
+/// What the client does with a question.
+#[derive(Clone, Debug)]
+struct Scripted {
+    /// So long after it was asked.
+    after: Duration,
+    /// `None`: nothing, until its deadline has passed.
+    response: Option<Value>,
+}
+
+/// Where a worker is lost, once.
+#[derive(Clone, Debug, PartialEq)]
+enum Loss {
+    /// In the act of this step, which may have taken effect.
+    In(String),
+    /// When the step had finished and was journaled.
+    After(String),
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +133,10 @@ struct World {
     undos: BTreeMap<String, Declared>,
     undone: Vec<String>,
     not_undone: Vec<(String, String)>,
+    /// Questions by their keys.
+    questions: BTreeMap<String, store::Question>,
+    tries: Vec<Try>,
+    losses: Vec<Loss>,
 }
 
 /// An undo that a step declared.
@@ -90,7 +166,11 @@ impl Kit {
             }),
             answers: BTreeMap::new(),
             journal: Vec::new(),
+            undos: BTreeMap::new(),
+            questions: BTreeMap::new(),
             cancel_at: None,
+            cancel_after: None,
+            losses: Vec::new(),
             stop: CancellationToken::new(),
         }
     }
@@ -109,10 +189,31 @@ impl Kit {
         self
     }
 
-    /// The client's answer to a question, whenever it is asked.
+    /// The client's answer to a question, as soon as it is asked: the whole response, `action`
+    /// and `content` for a form.
     #[must_use]
-    pub fn answer(mut self, key: &str, response: Value) -> Self {
-        self.answers.insert(key.to_owned(), response);
+    pub fn answer(self, key: &str, response: Value) -> Self {
+        self.answer_after(key, Duration::ZERO, response)
+    }
+
+    /// The same so long after it was asked. [`Kit::run`] does not wait.
+    #[must_use]
+    pub fn answer_after(mut self, key: &str, after: Duration, response: Value) -> Self {
+        let response = Some(response);
+        let scripted = Scripted { after, response };
+        self.answers.insert(key.to_owned(), scripted);
+        self
+    }
+
+    /// The client never answers this question: its deadline passes, and its default is taken or
+    /// its task fails. In [`Kit::run`] the task waits for ever.
+    #[must_use]
+    pub fn silent(mut self, key: &str) -> Self {
+        let scripted = Scripted {
+            after: Duration::MAX,
+            response: None,
+        };
+        self.answers.insert(key.to_owned(), scripted);
         self
     }
 
@@ -137,6 +238,41 @@ impl Kit {
         self
     }
 
+    /// The client cancels when this much time has passed, whatever the tool is at: in
+    /// [`Kit::simulate`] only.
+    #[must_use]
+    pub fn cancel_after(mut self, after: Duration) -> Self {
+        self.cancel_after = Some(after);
+        self
+    }
+
+    /// The worker is lost in the middle of this step: the act was carried out, and nobody knows.
+    /// Happens once; the next attempt is another worker's.
+    #[must_use]
+    pub fn lost_in(mut self, key: &str) -> Self {
+        self.losses.push(Loss::In(key.to_owned()));
+        self
+    }
+
+    /// The worker is lost just after this step has finished. Happens once; the next attempt is
+    /// another worker's, which finds the step's output in the journal.
+    #[must_use]
+    pub fn lost_after(mut self, key: &str) -> Self {
+        self.losses.push(Loss::After(key.to_owned()));
+        self
+    }
+
+    /// Goes on from where another run has ended, as a task does whose tool was deployed anew:
+    /// steps, their undos and answers are in the journal. Whether a changed tool still fits the
+    /// journals of the one before (`resumes` of its [`crate::ToolSpec`]) is tested so.
+    #[must_use]
+    pub fn after(mut self, run: &Run) -> Self {
+        self.journal.clone_from(&run.world.journal);
+        self.undos.clone_from(&run.world.undos);
+        self.questions.clone_from(&run.world.questions);
+        self
+    }
+
     /// The client cancels when this is cancelled, for one in the middle of a step.
     #[must_use]
     pub fn stopped_by(mut self, stop: CancellationToken) -> Self {
@@ -157,95 +293,18 @@ impl Kit {
     /// Runs it until it ends, asks something that the client has no answer to, or wants another
     /// try. When it ends without a result, its finished steps are undone.
     pub async fn run(self) -> Run {
-        let world = World {
-            journal: self.journal.clone(),
-            ..World::default()
-        };
-        let backend = Arc::new(KitBackend {
-            world: Mutex::new(world),
-            answers: self.answers.clone(),
-            cancel_at: self.cancel_at.clone(),
-        });
-        let id = TaskId::new(0);
-        let mut attempt = 0;
-        let outcome = loop {
-            attempt += 1;
-            let outcome = match self.context(id, attempt, &backend) {
-                Ok(mut context) => {
-                    let arguments = Arguments::new(Bytes::from(self.arguments.to_string()));
-                    call(&*self.tool, &mut context, arguments).await
-                }
-                Err(error) => Err(error),
-            };
-            let parked = outcome.as_ref().is_err_and(ToolError::is_parked);
-            if !parked || !backend.answered() || attempt >= ATTEMPTS_MAX {
-                break outcome;
-            }
-        };
-        if let Err(error) = &outcome
-            && !error.is_parked()
-            && !error.is_retryable()
-        {
-            self.undo(id, &backend).await;
-        }
-        let world = std::mem::take(&mut *backend.lock());
-        Run { outcome, world }
+        Life::begin(self, false).live().await
     }
 
-    /// Undoes the finished steps that declared how, the last one first.
-    async fn undo(&self, id: TaskId, backend: &KitBackend) {
-        let (mut finished, undos) = {
-            let world = backend.lock();
-            let finished = world.journal.iter().filter(|entry| entry.done);
-            (finished.cloned().collect::<Vec<_>>(), world.undos.clone())
-        };
-        finished.sort_by_key(|entry| std::cmp::Reverse(entry.seq));
-        for entry in finished {
-            let declared = undos.get(&entry.key);
-            let Some(declared) = declared.filter(|_| entry.kind == JournalKind::Step) else {
-                continue;
-            };
-            let undone = self.undo_step(id, &entry, declared).await;
-            let mut world = backend.lock();
-            match undone {
-                Ok(()) => world.undone.push(entry.key),
-                Err(why) => world.not_undone.push((entry.key, why)),
-            }
-        }
-    }
-
-    /// Without a pause between tries.
-    async fn undo_step(
-        &self,
-        id: TaskId,
-        entry: &JournalEntry,
-        declared: &Declared,
-    ) -> Result<(), String> {
-        let policy = self.tool.spec().policy;
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let mut undoing = Undoing {
-                task_id: id,
-                principal: caller(),
-                arguments: Arguments::new(Bytes::from(self.arguments.to_string())),
-                step: entry.key.clone(),
-                how: declared.how.clone(),
-                output: entry.value.clone().unwrap_or_default(),
-                tries,
-                stop: CancellationToken::new(),
-                commands: Commands::alone(CancellationToken::new()),
-            };
-            let ended = Work::Ended(self.tool.undo(&mut undoing).await);
-            match verdict(ended, &policy, declared.idempotent) {
-                Verdict::Undone => return Ok(()),
-                Verdict::GiveUp(why) => return Err(why),
-                Verdict::Again(why) if tries >= i32::from(policy.undo_tries_max) => {
-                    return Err(why);
-                }
-                Verdict::Again(_) => {}
-            }
-        }
+    /// Runs it until its task has ended, or waits for an answer that nobody has scripted: with
+    /// all the tries of its policy, the backoff between them, the deadlines of its questions and
+    /// its work limit. Waiting takes as long as Tokio's clock says: pause that
+    /// (`#[tokio::test(start_paused = true)]`, feature `test-util`), and it takes no time.
+    ///
+    /// # Panics
+    /// When a scripted answer is none that a gateway would take.
+    pub async fn simulate(self) -> Run {
+        Life::begin(self, true).live().await
     }
 
     fn context(
@@ -253,6 +312,7 @@ impl Kit {
         id: TaskId,
         attempt: i32,
         backend: &Arc<KitBackend>,
+        stop: CancellationToken,
     ) -> Result<Context, ToolError> {
         let capabilities = self.capabilities.to_string();
         let spec = self.tool.spec();
@@ -266,57 +326,12 @@ impl Kit {
             policy: spec.policy,
             definition: spec.definition,
             limits: Limits::from(&Config::default()),
+            callbacks: None,
         };
         let journal = backend.lock().journal.clone();
         let status = watch::Sender::new(String::new());
         let shared: Arc<dyn Backend> = Arc::<KitBackend>::clone(backend);
-        Ok(Context::new(
-            about,
-            shared,
-            journal,
-            self.stop.clone(),
-            status,
-        ))
-    }
-}
-
-impl Run {
-    /// The result, if there is one.
-    ///
-    /// # Errors
-    /// How it ended instead.
-    pub fn result(&self) -> Result<&CallToolResult, &ToolError> {
-        self.outcome.as_ref()
-    }
-
-    /// Keys of the steps that acted, in order; replayed ones did not.
-    #[must_use]
-    pub fn acts(&self) -> Vec<&str> {
-        self.world.acts.iter().map(String::as_str).collect()
-    }
-
-    /// The questions that were asked: key and request.
-    #[must_use]
-    pub fn asked(&self) -> &[(String, Value)] {
-        &self.world.asked
-    }
-
-    /// Keys of the steps that were undone, in order.
-    #[must_use]
-    pub fn undone(&self) -> Vec<&str> {
-        self.world.undone.iter().map(String::as_str).collect()
-    }
-
-    /// Steps that could not be undone: key and why.
-    #[must_use]
-    pub fn not_undone(&self) -> &[(String, String)] {
-        &self.world.not_undone
-    }
-
-    /// The progress that was reported.
-    #[must_use]
-    pub fn progress(&self) -> &[Progress] {
-        &self.world.progress
+        Ok(Context::new(about, shared, journal, stop, status))
     }
 }
 

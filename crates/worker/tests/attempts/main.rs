@@ -7,6 +7,7 @@ mod bounds;
 mod endings;
 mod journal;
 mod kit;
+mod kit_life;
 mod losses;
 mod retries;
 mod stops;

@@ -1,0 +1,5 @@
+//! Tools of an invented company that rents out machines.
+
+mod provision;
+
+pub use provision::{Machines, Provision};
