@@ -19,8 +19,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import compose
 import rehearsal
 import rendering
+import trial
 
 ISSUER, AUDIENCE = "https://issuer.test/", "https://mcp.test/mcp"
 START_S, LESSON_S = 90, 120
@@ -122,8 +124,8 @@ class Stack(threading.Thread):
         self.wait("the stack", described.exists, dev, "dev")
         stack = json.loads(described.read_text())
         self.postgres, self.redis = stack["postgres"]["url"], stack["redis"]["url"]
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            rehearsed = pool.submit(rehearsal.rehearse, self)
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            others = [pool.submit(*what) for what in ((rehearsal.rehearse, self), (trial.check, self), (compose.check, self))]
             self.probes(stack)
             self.queries(stack)
             proxy = free_port()
@@ -131,9 +133,10 @@ class Stack(threading.Thread):
             url = f"http://127.0.0.1:{proxy}/mcp"
             self.refusals(url, issuer, stranger)
             self.lesson(url, issuer)
-            problems, figures = rehearsed.result()
-        self.problems += problems
-        self.done.append(figures)
+            for other in others:
+                problems, figures = other.result()
+                self.problems += problems
+                self.done.append(figures)
 
     def probes(self, described):
         """Every probe's path of the chart is one that each process answers."""

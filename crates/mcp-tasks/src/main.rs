@@ -47,6 +47,8 @@ enum Command {
     Cron(CronOptions),
     /// Bring the schema up to what this binary needs.
     Migrate(Settings),
+    /// Ask a process on this machine how it is, at its admin address. For health checks of containers.
+    Health(commands::health::Arguments),
     /// Check a tools file; says everything that is wrong with it.
     Check(commands::check::Arguments),
     /// Look at anybody's tasks, and act on them. For operators.
@@ -148,6 +150,7 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
         Command::Migrate(settings) => {
             commands::migrate::run(config::load(settings.config.as_deref())?)
         }
+        Command::Health(arguments) => commands::health::run(&arguments),
         Command::Tasks { what } => commands::tasks::run(what),
         Command::Tools { what } => commands::tools::run(what),
         Command::Workers(options) => commands::workers::run(&options),

@@ -29,6 +29,8 @@ defaults
   option httplog
   option dontlog-normal
   option http-server-close
+  # When it ends: whoever kept a connection is answered once more, and told that it ends.
+  option idle-close-on-response
   timeout connect 2s
   timeout http-request 10s
   # A stream shows that it is alive every 15 s at most (gateway.keep_alive).

@@ -10,6 +10,7 @@ mod doctor_fleet;
 mod doctor_postgres;
 mod doctor_redis;
 pub mod gateway;
+pub mod health;
 pub mod migrate;
 pub mod operator;
 pub mod queues;

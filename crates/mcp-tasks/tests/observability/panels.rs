@@ -28,10 +28,11 @@ async fn prometheus(stack: &mut Stack) -> Server {
     let nobody = format!("127.0.0.1:{}", ports::free().unwrap());
     let config = text("deploy/prometheus.yml");
     let config = replaced(&config, "15s", "1s");
-    let shipped = r#""127.0.0.1:9100", "127.0.0.1:9101", "127.0.0.1:9102""#;
-    let config = replaced(&config, shipped, &targets.join(", "));
-    let config = replaced(&config, "127.0.0.1:9090", &nobody);
-    let config = replaced(&config, "127.0.0.1:9093", &nobody);
+    let shipped = [9111, 9112, 9113, 9121, 9122, 9131].map(|port| format!("\"127.0.0.1:{port}\""));
+    let mut config = replaced(&config, &shipped.join(", "), &targets.join(", "));
+    for other in [9090, 9093, 8405, 8888] {
+        config = replaced(&config, &format!("127.0.0.1:{other}"), &nobody);
+    }
     Server::prometheus(&config, &[("prometheus-rules.yaml", &text(RULES))]).await
 }
 

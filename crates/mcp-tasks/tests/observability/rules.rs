@@ -137,7 +137,7 @@ fn the_trial_stack_finds_its_own_parts() {
         .skip(1)
         .map(|rest| rest.split('"').next().unwrap())
         .collect();
-    assert_eq!(admins.len(), 3);
+    assert_eq!(admins.len(), 6);
     let targets: Vec<String> = admins.iter().map(|admin| format!("{admin:?}")).collect();
     assert!(prometheus.contains(&format!("targets: [{}]", targets.join(", "))));
     // Alerts of Prometheus and of cron go to the same Alertmanager; Grafana asks that Prometheus.
