@@ -39,6 +39,8 @@ const MIGRATIONS: &[Migration] = migrations![
     (6, "0006_add_attempts"),
     (7, "0007_add_callbacks"),
     (8, "0008_add_fairness"),
+    (9, "0009_add_providers"),
+    (10, "0010_index_owners"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

@@ -82,6 +82,7 @@ const ON_AN_INDEX: &[&str] = &[
     "journal",
     "keep_waiting",
     "lock_task",
+    "list_owned",
     "lock_unanswered",
     "lock_undoing",
     "mark_fetched",
