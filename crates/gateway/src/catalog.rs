@@ -1,4 +1,4 @@
-//! The tools, as this process last read them from Postgres.
+//! The tools and what is provided beside them, as this process last read them from Postgres.
 //!
 //! A copy that any replica could rebuild at any moment: read again every second, at once when a
 //! worker says that something changed, and when a call names a tool that is not in it.
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Schema;
 use crate::metrics::Metrics;
+use crate::provided::{Provided, Provider};
 
 /// A call of an unknown tool reads the catalogue again, but not more often than this.
 const UNKNOWN_REREAD_MIN: Duration = Duration::from_millis(250);
@@ -27,6 +28,25 @@ pub(crate) struct Entry {
     pub(crate) change: Option<Duration>,
     /// An operator paused it: it takes no new calls. It stays listed, because it will be back.
     pub(crate) paused: bool,
+}
+
+impl Entry {
+    /// What a provider is asked, as a tool that no client can call.
+    pub(crate) fn of_job(spec: ToolSpec, digest: Vec<u8>, paused: bool) -> Result<Self, String> {
+        let schema = Schema::compile(spec.definition.input_schema.get())?;
+        let tool = Compiled {
+            digest,
+            spec,
+            definition: Bytes::new(),
+            schema,
+            param_headers: Vec::new(),
+        };
+        Ok(Self {
+            tool: Arc::new(tool),
+            change: None,
+            paused,
+        })
+    }
 }
 
 /// What is made once of a tool's definition.
@@ -50,6 +70,8 @@ pub(crate) struct Snapshot {
     /// Moves when what is listed changes.
     generation: u64,
     loaded: bool,
+    /// What there is beside tools.
+    pub(crate) provided: Arc<Provided>,
 }
 
 impl Snapshot {
@@ -115,6 +137,7 @@ impl Snapshot {
             refused,
             generation: self.generation + u64::from(!same),
             loaded: true,
+            provided: Arc::clone(&self.provided),
         }
     }
 }
@@ -193,6 +216,25 @@ impl Catalog {
         Ok(self.known().get(name).cloned())
     }
 
+    /// What is provided now, where `finds` finds what it looks for in it; looks again when it does
+    /// not.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked and nothing was ever read.
+    pub(crate) async fn provided(
+        &self,
+        finds: impl Fn(&Provided) -> Option<&Arc<Provider>>,
+    ) -> Result<(Arc<Provided>, Option<Arc<Provider>>), store::Error> {
+        let provided = Arc::clone(&self.current().await?.provided);
+        if let Some(found) = finds(&provided).cloned() {
+            return Ok((provided, Some(found)));
+        }
+        self.refresh(&self.store, Occasion::UnknownTool).await?;
+        let provided = Arc::clone(&self.known().provided);
+        let found = finds(&provided).cloned();
+        Ok((provided, found))
+    }
+
     /// Tells when the copy was replaced.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshot.subscribe()
@@ -213,11 +255,25 @@ impl Catalog {
                 *asked_at = Some(now);
             }
         }
-        let read = store.tools().await?;
-        let updated = self.known().updated(read);
+        let known = self.known();
+        let (tools, providers) = (
+            store.tools().await?,
+            store.providers(&known.provided.digests()).await?,
+        );
+        let mut updated = known.updated(tools);
+        updated.provided = known.provided.updated(providers);
         let level = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.metrics.tools.set(level(updated.entries.len()));
         self.metrics.tools_refused.set(level(updated.refused.len()));
+        let provided = &updated.provided;
+        for (kind, count) in [
+            ("resources", provided.resources.len()),
+            ("templates", provided.templates.len()),
+            ("prompts", provided.prompts.len()),
+        ] {
+            let listed = self.metrics.provided.with_label_values(&[kind]);
+            listed.set(level(count));
+        }
         self.snapshot.send_replace(Arc::new(updated));
         Ok(())
     }

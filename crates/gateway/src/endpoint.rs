@@ -16,14 +16,16 @@ use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
 use crate::Shared;
-use crate::auth::Proven;
+use crate::auth::{Proven, Scopes};
+use crate::callbacks;
 use crate::caller::Caller;
 use crate::connection::Connection;
 use crate::door;
 use crate::error::Error;
+use crate::legacy;
 use crate::methods::{
-    server_discover, subscriptions_listen, tasks_cancel, tasks_get, tasks_update, tools_call,
-    tools_list,
+    provided_ask, provided_lists, server_discover, subscriptions_listen, tasks_cancel, tasks_get,
+    tasks_update, tools_call, tools_list,
 };
 use crate::metrics::Meter;
 use crate::reply::{Answer, Body, Finished, Reply};
@@ -31,10 +33,16 @@ use crate::trace;
 
 /// The methods that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
+pub(crate) enum Method {
     Discover,
     ToolsList,
     ToolsCall,
+    ResourcesList,
+    TemplatesList,
+    ResourcesRead,
+    PromptsList,
+    PromptsGet,
+    Complete,
     TasksGet,
     TasksUpdate,
     TasksCancel,
@@ -42,11 +50,17 @@ enum Method {
 }
 
 impl Method {
-    fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "server/discover" => Self::Discover,
             "tools/list" => Self::ToolsList,
             "tools/call" => Self::ToolsCall,
+            "resources/list" => Self::ResourcesList,
+            "resources/templates/list" => Self::TemplatesList,
+            "resources/read" => Self::ResourcesRead,
+            "prompts/list" => Self::PromptsList,
+            "prompts/get" => Self::PromptsGet,
+            "completion/complete" => Self::Complete,
             "tasks/get" => Self::TasksGet,
             "tasks/update" => Self::TasksUpdate,
             "tasks/cancel" => Self::TasksCancel,
@@ -55,11 +69,17 @@ impl Method {
         })
     }
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Discover => "server/discover",
             Self::ToolsList => "tools/list",
             Self::ToolsCall => "tools/call",
+            Self::ResourcesList => "resources/list",
+            Self::TemplatesList => "resources/templates/list",
+            Self::ResourcesRead => "resources/read",
+            Self::PromptsList => "prompts/list",
+            Self::PromptsGet => "prompts/get",
+            Self::Complete => "completion/complete",
             Self::TasksGet => "tasks/get",
             Self::TasksUpdate => "tasks/update",
             Self::TasksCancel => "tasks/cancel",
@@ -67,10 +87,35 @@ impl Method {
         }
     }
 
+    /// What the caller's token must allow, beside what a tool or a provider asks for.
+    fn scopes(self, of: &Scopes) -> &[String] {
+        match self {
+            Self::Discover => &[],
+            Self::ToolsList | Self::ResourcesList | Self::TemplatesList | Self::PromptsList => {
+                &of.list
+            }
+            Self::ToolsCall => &of.call,
+            Self::ResourcesRead => &of.resources,
+            Self::PromptsGet | Self::Complete => &of.prompts,
+            Self::TasksGet | Self::Listen => &of.read,
+            Self::TasksUpdate => &of.update,
+            Self::TasksCancel => &of.cancel,
+        }
+    }
+
     fn is_about_tasks(self) -> bool {
         match self {
             Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => true,
-            Self::Discover | Self::ToolsList | Self::ToolsCall | Self::Listen => false,
+            Self::Discover
+            | Self::ToolsList
+            | Self::ToolsCall
+            | Self::ResourcesList
+            | Self::TemplatesList
+            | Self::ResourcesRead
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::Complete
+            | Self::Listen => false,
         }
     }
 }
@@ -92,6 +137,10 @@ impl Call {
 
     /// Ends the request.
     pub(crate) fn finish(mut self, shared: &Shared, result: Result<Reply, Error>) -> Finished {
+        let result = match self.caller.legacy {
+            None => result,
+            Some(dialect) => dialect.reply(shared, &self, result),
+        };
         finish(shared, Some(&self.id), result, &mut self.meter)
     }
 
@@ -101,7 +150,8 @@ impl Call {
     }
 }
 
-fn finish(
+/// Ends a request.
+pub(crate) fn finish(
     shared: &Shared,
     id: Option<&RequestId>,
     result: Result<Reply, Error>,
@@ -122,7 +172,10 @@ pub(crate) async fn handle(
 ) -> Response<Body> {
     let version = request.version();
     let (head, body) = request.into_parts();
-    let mut response = answer(&shared, head, body).await.into_response(connection);
+    let mut response = match head.uri.path().strip_prefix(protocol::callback::PATH) {
+        Some(token) => callbacks::handle(&shared, &head, token, body).await,
+        None => answer(&shared, head, body).await.into_response(connection),
+    };
     if shared.leaving.is_cancelled() && version <= Version::HTTP_11 {
         // The client's next request belongs on another replica.
         let close = http::HeaderValue::from_static("close");
@@ -135,8 +188,13 @@ pub(crate) async fn handle(
 
 async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
     let mut meter = Meter::start(&shared.metrics);
+    if let Some(document) = shared.door.document(&head) {
+        meter.method("metadata");
+        meter.outcome("ok");
+        return Answer::Document(document);
+    }
     let entered = async {
-        let proven = match shared.door.enter(&head) {
+        let proven = match shared.door.admit(&head).await {
             Ok(proven) => proven,
             Err(error) => {
                 shared.door.discard(&head, body).await;
@@ -144,15 +202,18 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
             }
         };
         let body = shared.door.read(body).await?;
-        Ok::<_, Error>((proven, jsonrpc::parse(&body, shared.json_limits())?))
+        Ok::<_, Error>((proven, jsonrpc::read(&body, shared.json_limits())?))
     };
     match entered.await {
-        Ok((proven, Message::Request(request))) => {
+        Ok((proven, jsonrpc::Incoming::Response(response))) => {
+            legacy::respond(shared, proven, &head.headers, response, meter).await
+        }
+        Ok((proven, jsonrpc::Incoming::Message(Message::Request(request)))) => {
             request_answer(shared, proven, (head.headers, request), meter).await
         }
-        Ok((_, Message::Notification(notification))) => {
+        Ok((_, jsonrpc::Incoming::Message(Message::Notification(notification)))) => {
             meter.method("notification");
-            match check_notification(&head.headers, &notification.method) {
+            match check_notification(shared, &head.headers, &notification.method) {
                 Ok(()) => {
                     meter.accepted();
                     Answer::Accepted
@@ -172,7 +233,10 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
 
 /// A notification has nothing to be mirrored but its method and the version. None changes
 /// anything here: over HTTP a client cancels a request by closing it.
-fn check_notification(headers: &HeaderMap, method: &str) -> Result<(), Error> {
+fn check_notification(shared: &Shared, headers: &HeaderMap, method: &str) -> Result<(), Error> {
+    if legacy::takes_notification(shared, headers) {
+        return Ok(());
+    }
     headers::check_method(one(headers, headers::METHOD)?, method)?;
     let version = one(headers, headers::PROTOCOL_VERSION)?.map(headers::trim_ows);
     match version {
@@ -190,6 +254,9 @@ async fn request_answer(
     (headers, request): (HeaderMap, jsonrpc::Request),
     mut meter: Meter,
 ) -> Answer {
+    if let Some(version) = legacy::version_of(shared, &headers, &request) {
+        return legacy::answer(shared, proven, (headers, request), version, meter).await;
+    }
     let judged = judge(shared, &headers, &request, &mut meter);
     let (method, request_meta) = match judged {
         Ok(judged) => judged,
@@ -211,11 +278,29 @@ async fn request_answer(
     Box::pin(carry_out(shared, method, call).instrument(span)).await
 }
 
-async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
+/// Carries a request out.
+pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
+    let needed = method.scopes(shared.door.auth.scopes());
+    if !call.caller.has_scopes(needed) {
+        let needed = needed.to_vec();
+        return call.answer(shared, Err(Error::Scope { needed }));
+    }
     let result = match method {
         Method::Discover => server_discover::discover(shared),
         Method::ToolsList => shared.in_time(tools_list::list(shared, &call)).await,
         Method::ToolsCall => return tools_call::call(shared, call).await,
+        Method::ResourcesList => {
+            let listing = provided_lists::resources(shared, &call);
+            shared.in_time(listing).await
+        }
+        Method::TemplatesList => {
+            let listing = provided_lists::templates(shared, &call);
+            shared.in_time(listing).await
+        }
+        Method::PromptsList => shared.in_time(provided_lists::prompts(shared, &call)).await,
+        Method::ResourcesRead => return provided_ask::read(shared, call).await,
+        Method::PromptsGet => return provided_ask::get(shared, call).await,
+        Method::Complete => return provided_ask::complete(shared, call).await,
         Method::TasksGet => shared.in_time(tasks_get::get(shared, &call)).await,
         Method::TasksUpdate => shared.in_time(tasks_update::update(shared, &call)).await,
         Method::TasksCancel => shared.in_time(tasks_cancel::cancel(shared, &call)).await,

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use protocol::completion::Reference;
 use protocol::headers::HeaderMismatch;
 use protocol::idempotency::KeyError;
 use protocol::input::MalformedAnswer;
@@ -67,6 +68,8 @@ pub(crate) enum Error {
     Params(InvalidParams),
     /// No such tool for this caller.
     UnknownTool(String),
+    /// No such resource or prompt for this caller.
+    Unknown(Reference),
     /// An operator paused the tool.
     ToolPaused(String),
     /// The arguments are larger than the tool takes.
@@ -98,6 +101,14 @@ pub(crate) enum Error {
         /// Its client could have declared the extension.
         offers_tasks: bool,
     },
+    /// A call that asks for a task, of a tool that never is one (MCP 2025-11-25).
+    NeverTask(String),
+    /// A task that is to be cancelled is over (MCP 2025-11-25).
+    AlreadyOver(protocol::TaskStatus),
+    /// The held call's task asks, and its client can't be asked (MCP 2025-11-25).
+    NobodyToAsk,
+    /// One of the others, as a client of an older revision is told of it.
+    Legacy(Box<Error>),
     /// More than this process takes on.
     Overloaded { what: &'static str },
     /// The process ends before the answer is there.
@@ -213,6 +224,12 @@ impl Error {
             Self::Auth(auth::Refused::Unauthorized { message, .. }) => {
                 http(StatusCode::UNAUTHORIZED, "unauthorized", *message)
             }
+            Self::Auth(auth::Refused::Unavailable { message }) => Row::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "auth_unavailable",
+                ErrorObject::internal(*message, "unavailable"),
+            )
+            .retry(auth::RETRY_ISSUER_SECONDS),
             Self::Scope { needed } => http(
                 StatusCode::FORBIDDEN,
                 "insufficient_scope",
@@ -267,6 +284,13 @@ impl Error {
             ),
             Self::Params(error) => ok("invalid_params", error.clone().into()),
             Self::UnknownTool(name) => ok("unknown_tool", protocol::tools::unknown_tool(name)),
+            Self::Unknown(reference) => ok(
+                match reference {
+                    Reference::Prompt(_) => "unknown_prompt",
+                    Reference::Resource(_) => "unknown_resource",
+                },
+                reference.unknown(),
+            ),
             Self::ToolPaused(name) => ok(
                 "tool_paused",
                 ErrorObject::new(
@@ -344,6 +368,27 @@ impl Error {
                     code::reason::CALL_LIMIT,
                 ),
             ),
+            Self::NeverTask(name) => ok(
+                "never_task",
+                ErrorObject::new(
+                    code::METHOD_NOT_FOUND,
+                    format!("the tool {name} does not run as a task: call it without `task`"),
+                ),
+            ),
+            Self::AlreadyOver(status) => ok(
+                "already_over",
+                ErrorObject::invalid_params(format!(
+                    "Cannot cancel task: already in terminal status '{status}'"
+                )),
+            ),
+            Self::NobodyToAsk => ok(
+                "nobody_to_ask",
+                ErrorObject::internal(
+                    "the call's work waits for an answer that its client cannot give",
+                    "nobody_to_ask",
+                ),
+            ),
+            Self::Legacy(error) => crate::legacy::row(error),
             Self::Overloaded { what } => Row::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "overloaded",

@@ -10,6 +10,7 @@
 
 mod arguments;
 pub mod auth;
+mod callbacks;
 mod caller;
 mod catalog;
 pub mod config;
@@ -22,12 +23,14 @@ mod held;
 mod holds;
 mod judgement;
 mod layers;
+mod legacy;
 mod load;
 mod methods;
 mod metrics;
 pub mod pace;
 mod polling;
 mod promotion;
+mod provided;
 mod reply;
 mod request_state;
 mod serve;
@@ -36,6 +39,7 @@ mod sync;
 mod trace;
 mod view;
 mod waiters;
+mod wanted;
 
 use std::io;
 use std::sync::Arc;
@@ -54,6 +58,7 @@ use tokio_util::task::TaskTracker;
 
 pub use config::Config;
 
+use crate::callbacks::Callbacks;
 use crate::catalog::Catalog;
 use crate::deliveries::Deliveries;
 use crate::door::Door;
@@ -62,6 +67,7 @@ use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::request_state::Keys;
 use crate::waiters::{Left, Waiters};
+use crate::wanted::Wanted;
 
 /// After the last connection has ended: how long what is left to be recorded may take.
 const LAST_WRITES: Duration = Duration::from_secs(3);
@@ -89,9 +95,21 @@ pub struct Gateway {
     metrics: Metrics,
     health: Health,
     catalogue: telemetry::Check,
+    callbacks: Callbacks,
 }
 
 impl Gateway {
+    /// The same, called back by services: at addresses that one of these keys has signed, and with
+    /// bodies of so many bytes at most.
+    #[must_use]
+    pub fn called_back(mut self, keys: protocol::callback::Keys, body_bytes_max: usize) -> Self {
+        self.callbacks = Callbacks {
+            keys,
+            body_bytes_max,
+        };
+        self
+    }
+
     /// A gateway over a store and a queue; neither needs to be there yet. Adds the readiness
     /// check `catalogue`.
     ///
@@ -117,6 +135,7 @@ impl Gateway {
             metrics: Metrics::prepared(registry),
             catalogue: health.check("catalogue"),
             health,
+            callbacks: Callbacks::default(),
         })
     }
 
@@ -141,16 +160,20 @@ impl Gateway {
         let keys = Keys::new(&self.config.request_state_keys);
         let keys = keys.map_err(|problem| Error::Config(vec![problem]))?;
         let metrics = self.metrics;
+        let authenticator =
+            auth::Authenticator::new(&self.auth, &self.config.path, metrics.clone())
+                .map_err(Error::Config)?;
         let (waiters, left) = Waiters::new(metrics.clone());
         let (deliveries, marks) = Deliveries::new(metrics.clone());
         let shared = Arc::new(Shared {
-            door: Door::new(&self.config, &self.auth, address),
+            door: Door::new(&self.config, authenticator, address),
             catalog: Catalog::new(self.store.clone(), metrics.clone()),
             queues: Queues::default(),
             state_keys: keys,
             meta: ResultMeta::new(&Implementation::new("mcp-tasks", store::migrate::release())),
             listens: Arc::new(Semaphore::new(self.config.limits.listens_max)),
             waiters,
+            wanted: Wanted::default(),
             pace: Pace::new(metrics.clone()),
             deliveries,
             metrics,
@@ -161,6 +184,7 @@ impl Gateway {
             store: self.store,
             queue: self.queue,
             config: self.config,
+            callbacks: self.callbacks,
         });
         let ended = CancellationToken::new();
         let background = TaskTracker::new();
@@ -199,10 +223,12 @@ pub(crate) struct Shared {
     catalog: Catalog,
     queues: Queues,
     waiters: Arc<Waiters>,
+    wanted: Wanted,
     pace: Pace,
     deliveries: Deliveries,
     state_keys: Keys,
     meta: ResultMeta,
+    callbacks: Callbacks,
     listens: Arc<Semaphore>,
     /// Asked to end: still serving.
     leaving: CancellationToken,
@@ -306,6 +332,10 @@ fn spawn_background(
             .keep(&own.queue, own.config.catalogue_refresh, check, end)
             .await;
     });
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move { own.door.auth.keep(end).await });
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move { own.wanted.keep(&own, end).await });
     let (own, end) = (Arc::clone(shared), ended.clone());
     tasks.spawn(async move { own.queues.keep(&own.store, end).await });
     let (own, end) = (Arc::clone(shared), ended.clone());

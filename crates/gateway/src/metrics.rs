@@ -7,7 +7,7 @@ use protocol::code;
 use serde::Deserialize;
 use telemetry::Registry;
 use telemetry::metrics::{
-    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, WORK_SECONDS,
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, WORK_SECONDS,
 };
 
 use crate::error::{Error, Row};
@@ -45,10 +45,14 @@ telemetry::metrics! {
         listens: IntGauge = "mcp_tasks_gateway_listens",
         /// Tasks that open listens wait for.
         listened_tasks: IntGauge = "mcp_tasks_gateway_listened_tasks",
-        /// Calls answered with a task handle, by reason (`no_budget`, `queue`, `held`, `closing`, `deadline`, `question`).
+        /// Calls answered with a task handle, by reason (`no_budget`, `queue`, `held`, `closing`, `deadline`, `question`, `asked`).
         promotions: IntCounterVec = "mcp_tasks_gateway_promotions_total" ["reason"],
+        /// Requests of older revisions of MCP, by revision.
+        legacy_requests: IntCounterVec = "mcp_tasks_gateway_legacy_requests_total" ["version"],
         /// Requests about tasks that came without the Mcp-Name header; they are served.
         missing_names: IntCounterVec = "mcp_tasks_gateway_missing_mcp_name_total" ["method"],
+        /// Calls of services at the addresses that tasks wait at, by what came of them: a result `kept`, `progress`, the same result again (`repeated`) or another one (`used`), too late or for a task that has ended (`gone`), a signature that is none of ours (`unknown`), not readable (`refused`), or Postgres away (`unavailable`).
+        callbacks: IntCounterVec = "mcp_tasks_gateway_callbacks_total" ["result"],
         /// Tasks created whose hint did not reach Redis; the reconcile sweep finds them.
         unhinted: IntCounter = "mcp_tasks_gateway_unhinted_total",
         /// Tasks told to stop because their only caller went away.
@@ -59,6 +63,14 @@ telemetry::metrics! {
         tools: IntGauge = "mcp_tasks_gateway_catalogue_tools",
         /// Tools in the catalogue that cannot be served, because their definition or schema is broken.
         tools_refused: IntGauge = "mcp_tasks_gateway_catalogue_refused_tools",
+        /// What is listed beside tools in this process's copy of the catalogue, by kind (`resources`, `templates`, `prompts`).
+        provided: IntGaugeVec = "mcp_tasks_gateway_catalogue_provided" ["kind"],
+        /// Resources that open listens wait for.
+        listened_resources: IntGauge = "mcp_tasks_gateway_listened_resources",
+        /// Tokens that were shown, by kind (`jwt`, `opaque`, `api_key`) and outcome (`accepted`, `refused`, `unavailable`: it could not be checked).
+        tokens: IntCounterVec = "mcp_tasks_gateway_tokens_total" ["kind", "outcome"],
+        /// Requests to issuers, by kind (`keys`, `introspection`; `file` for keys of a file) and outcome (`ok`, `failed`, `crowded`: not sent, because too many were open).
+        issuer_requests: IntCounterVec = "mcp_tasks_gateway_issuer_requests_total" ["kind", "outcome"],
         /// Requests that ended in a panic of ours.
         panics: IntCounter = "mcp_tasks_gateway_panics_total",
     }
@@ -71,7 +83,16 @@ impl Metrics {
         for reason in Reason::ALL {
             metrics.promotions.with_label_values(&[reason.as_str()]);
         }
+        for outcome in crate::callbacks::Outcome::ALL {
+            metrics.callbacks.with_label_values(&[outcome.as_str()]);
+        }
         for method in [
+            "completion/complete",
+            "prompts/get",
+            "prompts/list",
+            "resources/list",
+            "resources/read",
+            "resources/templates/list",
             "server/discover",
             "subscriptions/listen",
             "tasks/cancel",
@@ -91,9 +112,25 @@ impl Metrics {
                 metrics.requests(method, row.label, &Status::of(&row));
             }
         }
+        for kind in ["resources", "templates", "prompts"] {
+            metrics.provided.with_label_values(&[kind]);
+        }
+        for kind in ["jwt", "opaque", "api_key"] {
+            for outcome in ["accepted", "refused", "unavailable"] {
+                metrics.tokens.with_label_values(&[kind, outcome]);
+            }
+        }
+        for kind in ["keys", "introspection", "file"] {
+            for outcome in ["ok", "failed"] {
+                metrics.issuer_requests.with_label_values(&[kind, outcome]);
+            }
+        }
         metrics.requests("tools/call", "task", &Status::ok());
         for pace in ["in_time", "early", "held", "refused"] {
             metrics.polls.with_label_values(&["other", pace]);
+        }
+        for version in protocol::legacy::VERSIONS {
+            metrics.legacy_requests.with_label_values(&[version]);
         }
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
             metrics.missing_names.with_label_values(&[method]);

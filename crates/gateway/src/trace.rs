@@ -32,7 +32,9 @@ pub(crate) fn request(method: &'static str, call: &Call) -> Span {
     }
     let attribute = |key, value: String| traces::attribute(&span, key, value);
     attribute("mcp.method.name", method.to_owned());
-    attribute("mcp.protocol.version", protocol::meta::VERSION.to_owned());
+    let legacy = call.caller.legacy.map(|dialect| dialect.version);
+    let version = legacy.unwrap_or(protocol::meta::VERSION);
+    attribute("mcp.protocol.version", version.to_owned());
     attribute("jsonrpc.request.id", id(call));
     attribute("network.protocol.name", "http".to_owned());
     attribute("network.transport", "tcp".to_owned());
@@ -54,6 +56,11 @@ pub(crate) fn tool(method: &str, name: &str) {
     traces::rename(&span, format!("{method} {name}"));
     traces::attribute(&span, "gen_ai.tool.name", name.to_owned());
     traces::attribute(&span, "gen_ai.operation.name", "execute_tool");
+}
+
+/// A provider is asked, by the job of this name.
+pub(crate) fn provider(job: &str) {
+    Span::current().record("tool.name", job);
 }
 
 /// The request was answered as `label` says.

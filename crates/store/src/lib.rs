@@ -56,12 +56,14 @@ mod refusal;
 mod rights;
 mod row;
 mod settle;
+mod slots;
 mod sweeps;
 mod sync;
 mod task;
 mod tls;
 mod tool_spec;
 mod tools;
+mod turn;
 mod undo;
 
 use std::sync::Arc;
@@ -83,24 +85,28 @@ pub use forsaken::Forsaken;
 pub use gauges::{LiveTasks, QueueAge};
 pub use input::{Answer, Parked, Question};
 pub use journal::{Begin, JournalEntry, JournalKind, Permit, StepSpec, UndoSpec};
+pub use list::Listed;
 pub use operate::{Act, Repeat, Touched};
 pub use operate_audit::{Audit, AuditFilter, AuditTask};
-pub use list::Listed;
 pub use operate_doctor::{ServerFacts, SweepFacts};
 pub use operate_fleet::{Introduction, Pause, PauseScope, QueueState, ToolState, WorkerState};
 pub use operate_list::{TaskAct, TaskFilter, TaskSummary};
 pub use operate_show::{
     AttemptShown, Delivered, InputShown, StepShown, TaskShown, Told, TombstoneShown,
 };
-pub use provider_spec::{ProviderSpec, Resources};
+pub use provider_spec::{Asked, ProviderSpec, Resources};
 pub use providers::ProviderEntry;
 pub use read::Lookup;
 pub use recover::{Unhinted, UnhintedFilter};
 pub use refusal::Refusal;
 pub use rights::MissingRights;
+pub use slots::{QueueWait, Slots};
 pub use task::{ParkedFor, Principal, StopReason, Task};
-pub use tool_spec::{Backoff, OnLost, OnPanic, PolicyError, TaskSupport, ToolPolicy, ToolSpec};
+pub use tool_spec::{
+    Backoff, OnLost, OnPanic, PolicyError, TaskSupport, ToolPolicy, ToolSpec, check_queue_name,
+};
 pub use tools::{CatalogueEntry, Observed, ToolsSwept};
+pub use turn::{Limits, Next, Served, Turn, TurnRequest};
 pub use undo::UndoStep;
 
 /// A handle to the tasks in Postgres. Cheap to clone; connects when first used.

@@ -1,8 +1,10 @@
 //! What a provider offers beside tools, and by which rules it is asked: written by workers, read by
 //! gateways.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use protocol::completion::CompleteParams;
 use protocol::prompts::Prompt;
 use protocol::resources::{Resource, ResourceTemplate, URI_BYTES_MAX};
 use protocol::template::UriTemplate;
@@ -58,6 +60,27 @@ pub struct Resources {
     pub subscribe: bool,
 }
 
+/// What a provider is asked: the arguments of its job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asked {
+    /// `resources/read`.
+    Read {
+        /// Which resource.
+        uri: String,
+    },
+    /// `prompts/get`.
+    Prompt {
+        /// Which prompt.
+        name: String,
+        /// With which arguments.
+        #[serde(default)]
+        arguments: BTreeMap<String, String>,
+    },
+    /// `completion/complete`.
+    Complete(CompleteParams),
+}
+
 fn one() -> i32 {
     1
 }
@@ -84,8 +107,8 @@ impl ProviderSpec {
         ToolPolicy {
             task_support: TaskSupport::None,
             asks_first: true,
-            work_limit: minute,
-            call_limit: Some(minute),
+            work_limit: minute / 2,
+            call_limit: Some(minute / 2),
             queue_wait: minute,
             client_absence: minute,
             undo_limit: Duration::from_secs(1),
@@ -163,7 +186,33 @@ impl ProviderSpec {
 
 #[cfg(test)]
 mod tests {
+    use protocol::completion::Reference;
+    use serde_json::json;
+
     use super::*;
+
+    /// Gateways of one release ask workers of another.
+    #[test]
+    fn what_is_asked_keeps_its_form() {
+        let read = |json| serde_json::from_value::<Asked>(json).unwrap();
+        let uri = "a://b".to_owned();
+        assert_eq!(
+            read(json!({ "read": { "uri": "a://b" } })),
+            Asked::Read { uri }
+        );
+        let prompt = json!({ "prompt": { "name": "p", "arguments": { "a": "b" } } });
+        assert!(matches!(read(prompt), Asked::Prompt { name, .. } if name == "p"));
+        let complete = json!({ "complete": {
+            "reference": { "prompt": "p" }, "argument": "a", "value": "x", "context": {}
+        } });
+        let asked = CompleteParams {
+            reference: Reference::Prompt("p".to_owned()),
+            argument: "a".to_owned(),
+            value: "x".to_owned(),
+            context: BTreeMap::new(),
+        };
+        assert_eq!(read(complete), Asked::Complete(asked));
+    }
 
     #[test]
     fn the_rules_of_a_provider_that_says_nothing_work() {

@@ -18,8 +18,10 @@ const WANTED_MAX: i64 = 100_000;
 /// One listed provider.
 #[derive(Clone, Debug)]
 pub struct ProviderEntry {
-    /// What it offers and how it is asked.
-    pub spec: ProviderSpec,
+    /// Its name.
+    pub name: String,
+    /// What it offers and how it is asked; `None` if the asker has it already.
+    pub spec: Option<ProviderSpec>,
     /// Changes whenever `spec` does.
     pub digest: Vec<u8>,
     /// A worker was seen serving it within the last minute.
@@ -92,28 +94,32 @@ impl Store {
         })
     }
 
-    /// All listed providers, by name. An entry that cannot be read (written by a newer release) is
+    /// All listed providers, by name; without the specifications whose digests are `known`. An entry that cannot be read (written by a newer release) is
     /// left out and logged.
     ///
     /// # Errors
     /// When Postgres could not be asked.
-    pub async fn providers(&self) -> Result<Vec<ProviderEntry>, Error> {
+    pub async fn providers(&self, known: &[Vec<u8>]) -> Result<Vec<ProviderEntry>, Error> {
         with_connection!(self, "providers", |connection| {
             let statement = connection.prepare_cached(sql!("providers")).await?;
-            let rows = connection.query(&statement, &[&ms(ALIVE)]).await?;
+            let rows = connection.query(&statement, &[&ms(ALIVE), &known]).await?;
             Ok(rows
                 .iter()
-                .filter_map(|row| match serde_json::from_slice(row.get("spec")) {
-                    Ok(spec) => Some(ProviderEntry {
-                        spec,
-                        digest: row.get("spec_digest"),
-                        alive: row.get("alive"),
-                        paused: row.get("paused"),
-                    }),
-                    Err(error) => {
-                        let name: &str = row.get("name");
-                        tracing::error!(provider = name, %error, "provider in the catalogue cannot be read");
-                        None
+                .filter_map(|row| {
+                    let name: String = row.get("name");
+                    let spec = row.get::<_, Option<&[u8]>>("spec");
+                    match spec.map(serde_json::from_slice).transpose() {
+                        Ok(spec) => Some(ProviderEntry {
+                            name,
+                            spec,
+                            digest: row.get("spec_digest"),
+                            alive: row.get("alive"),
+                            paused: row.get("paused"),
+                        }),
+                        Err(error) => {
+                            tracing::error!(provider = name, %error, "provider in the catalogue cannot be read");
+                            None
+                        }
                     }
                 })
                 .collect())

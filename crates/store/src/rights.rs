@@ -4,19 +4,22 @@ use crate::pool::{sql, with_connection};
 use crate::{Error, Store};
 
 /// Tables that processes read and change. (What operators do is only ever added to.)
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 16] = [
     "alert_deliveries",
     "alerts",
     "attempts",
     "callbacks",
     "idempotency_keys",
     "inputs",
+    "providers",
+    "resource_updates",
     "steps",
     "sweep_leases",
     "tasks",
     "tombstones",
     "tool_pauses",
     "tools",
+    "wanted_resources",
     "workers",
 ];
 

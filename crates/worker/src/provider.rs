@@ -12,9 +12,8 @@ use protocol::completion::{CompleteParams, Completion};
 use protocol::prompts::{PromptResult, unknown_prompt};
 use protocol::resources::{ReadResult, not_found};
 use protocol::tools::{CallToolResult, Tool as Definition};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::{ProviderSpec, ToolSpec};
+use store::{Asked, ProviderSpec, ToolSpec};
 
 use crate::context::Context;
 use crate::error::{Ending, ToolError};
@@ -121,21 +120,6 @@ impl ToolError {
     }
 }
 
-/// What a gateway asks of a provider: the arguments of its job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Asked {
-    Read {
-        uri: String,
-    },
-    Prompt {
-        name: String,
-        #[serde(default)]
-        arguments: PromptArguments,
-    },
-    Complete(CompleteParams),
-}
-
 /// A provider as the tool that its jobs call.
 pub(crate) struct Job {
     spec: ProviderSpec,
@@ -173,35 +157,5 @@ impl Tool for Job {
             Asked::Complete(asked) => self.provider.complete(context, asked).await?.to_json(),
         };
         Ok(CallToolResult::other(json))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use protocol::completion::Reference;
-
-    use super::*;
-
-    /// Gateways of one release ask workers of another.
-    #[test]
-    fn what_is_asked_keeps_its_form() {
-        let read = |json| serde_json::from_value::<Asked>(json).unwrap();
-        let uri = "a://b".to_owned();
-        assert_eq!(
-            read(json!({ "read": { "uri": "a://b" } })),
-            Asked::Read { uri }
-        );
-        let prompt = json!({ "prompt": { "name": "p", "arguments": { "a": "b" } } });
-        assert!(matches!(read(prompt), Asked::Prompt { name, .. } if name == "p"));
-        let complete = json!({ "complete": {
-            "reference": { "prompt": "p" }, "argument": "a", "value": "x", "context": {}
-        } });
-        let asked = CompleteParams {
-            reference: Reference::Prompt("p".to_owned()),
-            argument: "a".to_owned(),
-            value: "x".to_owned(),
-            context: BTreeMap::new(),
-        };
-        assert_eq!(read(complete), Asked::Complete(asked));
     }
 }

@@ -1,5 +1,9 @@
 //! One file a method: from params to one function of the store.
 
+mod listened_lists;
+mod listened_resources;
+pub(crate) mod provided_ask;
+pub(crate) mod provided_lists;
 pub(crate) mod server_discover;
 pub(crate) mod subscriptions_listen;
 pub(crate) mod tasks_cancel;

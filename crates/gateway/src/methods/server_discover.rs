@@ -1,7 +1,7 @@
 //! `server/discover`: what this server speaks (MCP 2026-07-28 §Discovery). The same for every
 //! caller and every replica.
 
-use protocol::discover::{self, CacheScope, Caching, Provided};
+use protocol::discover::{self, CacheScope, Caching};
 
 use crate::Shared;
 use crate::error::Error;
@@ -26,7 +26,7 @@ pub(crate) fn discover(shared: &Shared) -> Result<Reply, Error> {
         scope: CacheScope::Public,
     };
     let json = discover::write_result(
-        Provided::default(),
+        shared.catalog.known().provided.serves,
         Some(instructions),
         caching,
         &shared.meta,

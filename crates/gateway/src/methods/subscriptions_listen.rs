@@ -19,12 +19,13 @@ use protocol::subscriptions::{self, Filter, ListenParams};
 use protocol::{RequestId, TaskId};
 use queue::{Event, Watch};
 use store::{Lookup, Principal, Task};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::listened_lists::{List, Lists};
+use super::listened_resources::Resources;
 use crate::Shared;
-use crate::catalog::Snapshot;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::metrics::{Level, Meter};
@@ -69,8 +70,8 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
     let permit = permit.map_err(|_| Error::Overloaded {
         what: "subscriptions",
     })?;
-    let catalogue = asked.tools_list_changed.then(|| shared.catalog.changes());
-    let generation = shared.catalog.known().generation();
+    let lists = Lists::new(shared, &asked);
+    let resources = Resources::open(shared, call, asked.resource_subscriptions).await?;
 
     let mut watches = Vec::new();
     for id in ids.iter().flatten() {
@@ -81,14 +82,14 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         id: call.id.clone(),
         principal: call.caller.principal.clone(),
         agreed: Filter {
-            tools_list_changed: asked.tools_list_changed,
-            ..Filter::default()
+            resource_subscriptions: resources.as_ref().map(Resources::agreed),
+            ..lists.agreed()
         },
         tasks: BTreeMap::new(),
         woken: FuturesUnordered::new(),
         first: Vec::new(),
-        catalogue,
-        generation,
+        lists,
+        resources,
         urgency: Urgency::None,
         _permit: permit,
         _levels: Vec::new(),
@@ -121,8 +122,8 @@ struct Listener {
     woken: FuturesUnordered<Woken>,
     /// The tasks as they were at the first read.
     first: Vec<Task>,
-    catalogue: Option<watch::Receiver<Arc<Snapshot>>>,
-    generation: u64,
+    lists: Lists,
+    resources: Option<Resources>,
     urgency: Urgency,
     _permit: OwnedSemaphorePermit,
     _levels: Vec<Level>,
@@ -179,6 +180,13 @@ impl Listener {
         self._levels = vec![
             Level::raise(&self.shared.metrics.listens, 1),
             Level::raise(&self.shared.metrics.listened_tasks, self.tasks.len()),
+            Level::raise(
+                &self.shared.metrics.listened_resources,
+                self.agreed
+                    .resource_subscriptions
+                    .as_ref()
+                    .map_or(0, Vec::len),
+            ),
         ];
         let closing = self.shared.closing.clone();
         let told = tokio::select! {
@@ -220,8 +228,18 @@ impl Listener {
                         self.woken.push(Woken::wait(id, watch));
                     }
                 }
-                () = catalogue_changed(&mut self.catalogue, &mut self.generation) => {
-                    send(sender, subscriptions::write_tools_list_changed(&self.id)).await?;
+                list = self.lists.changed() => {
+                    let write = match list {
+                        List::Tools => subscriptions::write_tools_list_changed,
+                        List::Prompts => subscriptions::write_prompts_list_changed,
+                        List::Resources => subscriptions::write_resources_list_changed,
+                    };
+                    send(sender, write(&self.id)).await?;
+                }
+                uris = changed_resources(&mut self.resources) => {
+                    for uri in uris {
+                        send(sender, subscriptions::write_resource_updated(&self.id, &uri)).await?;
+                    }
                 }
                 // Only to look at the pause again.
                 Ok(()) = connected.changed() => {}
@@ -314,20 +332,11 @@ async fn send(sender: &mpsc::Sender<Message>, json: Bytes) -> Result<(), Gone> {
         .map_err(|_| Gone)
 }
 
-/// Until what is listed has changed; for ever for who does not want to know.
-async fn catalogue_changed(catalogue: &mut Option<watch::Receiver<Arc<Snapshot>>>, told: &mut u64) {
-    loop {
-        let Some(changes) = catalogue else {
-            return std::future::pending().await;
-        };
-        let generation = changes.borrow_and_update().generation();
-        if generation != *told {
-            *told = generation;
-            return;
-        }
-        if changes.changed().await.is_err() {
-            *catalogue = None;
-        }
+/// For ever where no resources were asked for.
+async fn changed_resources(resources: &mut Option<Resources>) -> Vec<String> {
+    match resources {
+        Some(resources) => resources.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,9 +1,10 @@
 //! `tasks/cancel`: asks for a stop (SEP-2663 §Task Cancellation). Acknowledged at once, also for
 //! a task that is over; the task is `cancelled` only when nothing of it runs any more.
 
+use protocol::TaskId;
 use protocol::tasks::{self, TaskIdParams};
 use queue::Lane;
-use store::Cancel;
+use store::{Cancel, Principal};
 
 use crate::Shared;
 use crate::endpoint::Call;
@@ -15,16 +16,32 @@ pub(crate) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
     let params = TaskIdParams::parse(call.params())?;
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
-    match shared.store.cancel(&call.caller.principal, id).await? {
+    if let Cancel::Gone(lookup) = request(shared, &call.caller.principal, id).await? {
+        return Err(Error::gone(lookup));
+    }
+    Ok(Reply::ok(tasks::write_acknowledgement(&shared.meta)))
+}
+
+/// Asks for a stop, and tells whom that concerns.
+pub(crate) async fn request(
+    shared: &Shared,
+    principal: &Principal,
+    id: TaskId,
+) -> Result<Cancel, Error> {
+    let came = shared.store.cancel(principal, id).await?;
+    match &came {
         Cancel::Cancelled => shared.queue.wake(id).await,
         Cancel::Requested => shared.queue.stop(id).await,
         Cancel::Undoing { tool, version } => {
-            shared.hint(&Lane { tool, version }, id).await;
+            let lane = Lane {
+                tool: tool.clone(),
+                version: *version,
+            };
+            shared.hint(&lane, id).await;
             shared.queue.wake(id).await;
         }
-        Cancel::AlreadyTerminal => {}
-        Cancel::Gone(lookup) => return Err(Error::gone(lookup)),
+        Cancel::AlreadyTerminal | Cancel::Gone(_) => {}
     }
     shared.pace.forget(id);
-    Ok(Reply::ok(tasks::write_acknowledgement(&shared.meta)))
+    Ok(came)
 }

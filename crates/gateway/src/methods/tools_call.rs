@@ -22,9 +22,9 @@ use crate::error::Error;
 use crate::held::{Held, Progress};
 use crate::judgement::{self, Judged, Verdict};
 use crate::promotion::{self, Load, Plan};
-use crate::reply::{Answer, Reply};
+use crate::reply::{self, Answer, Reply};
 use crate::request_state::State;
-use crate::stream::{EventStream, WAITING_MAX};
+use crate::stream::WAITING_MAX;
 use crate::trace;
 use crate::view;
 use crate::waiters::{Holding, Unanswered};
@@ -60,6 +60,24 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Opened, Error> {
         }
     };
     let plan = plan(shared, &judged);
+    start(shared, judged, plan).await
+}
+
+/// Carries out what was judged elsewhere, as a call that is held to its end.
+pub(super) async fn held_to_its_end(
+    shared: &Arc<Shared>,
+    call: Call,
+    judged: Box<Judged>,
+    plan: Plan,
+) -> Answer {
+    match shared.in_time(Box::pin(start(shared, judged, plan))).await {
+        Err(error) => call.answer(shared, Err(error)),
+        Ok(Opened::Answered(reply)) => call.answer(shared, Ok(reply)),
+        Ok(Opened::Held(held)) => wait(shared, call, *held).await,
+    }
+}
+
+async fn start(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<Opened, Error> {
     let at_capacity = shared.waiters.len() >= shared.config.limits.held_calls_max;
     if at_capacity && !matches!(plan, Plan::AtOnce(_)) {
         return Err(Error::Overloaded { what: "tool calls" });
@@ -74,6 +92,7 @@ fn plan(shared: &Shared, judged: &Judged) -> Plan {
     let spec = &judged.entry.tool.spec;
     let call = promotion::Call {
         declared: judged.caller.declared_tasks().is_some(),
+        wants_task: judged.caller.wants_task(),
         policy: &spec.policy,
         first_round: judged.state.is_none(),
     };
@@ -203,6 +222,12 @@ async fn existing(
         store_answers(shared, principal, id, responses).await?;
     }
     match shared.store.get(principal, id).await? {
+        Lookup::Found(task) if judged.caller.wants_task() => {
+            holding.answered();
+            let proof = judged.caller.must_declare_tasks()?;
+            let task = shared.store.hand_out(id).await?.unwrap_or(*task);
+            Ok(Opened::Answered(view::handle(shared, &task, proof)?))
+        }
         Lookup::Found(task) => Ok(held(shared, judged, (*task, watch, holding), plan)),
         gone @ (Lookup::Expired { .. } | Lookup::Unknown) => Err(Error::gone(Some(gone))),
     }
@@ -270,41 +295,19 @@ fn held(
     Opened::Held(Box::new(held))
 }
 
-/// Waits for the outcome: as plain JSON if it comes soon, else as a stream if the client reads
-/// one. The waiting belongs to the answer, so it ends with the connection.
+/// Waits for the outcome.
 async fn wait(shared: &Arc<Shared>, call: Call, held: Held) -> Answer {
     let streams = call.caller.reads_streams;
     let token = call.caller.progress_token.clone().filter(|_| streams);
-    let (sender, mut messages) = mpsc::channel(WAITING_MAX);
+    let (sender, messages) = mpsc::channel(WAITING_MAX);
     let progress = token.map(|token| Progress::new(token, sender));
     let ending = Arc::clone(shared);
-    let mut running = Box::pin(
-        async move {
-            let result = ending.in_time(held.outcome(progress)).await;
-            trace::called(&result);
-            call.finish(&ending, result)
-        }
-        .in_current_span(),
-    );
-    if !streams {
-        return Answer::Whole(running.await);
-    }
-    let keep_alive = shared.config.keep_alive;
-    let first = tokio::select! {
-        biased;
-        Some(first) = messages.recv() => Some(first),
-        finished = &mut running => {
-            if messages.is_empty() {
-                return Answer::Whole(finished);
-            }
-            let last = finished.into_message();
-            return Answer::Stream(EventStream::ended(messages, last, keep_alive));
-        }
-        () = tokio::time::sleep(shared.config.stream_after) => None,
+    let running = async move {
+        let result = ending.in_time(held.outcome(progress)).await;
+        trace::called(&result);
+        call.finish(&ending, result)
     };
-    let running = Box::pin(async move { running.await.into_message() });
-    let stream = EventStream::new(messages, running, keep_alive);
-    Answer::Stream(stream.beginning_with(first))
+    reply::once_ended(shared, streams, messages, running.in_current_span()).await
 }
 
 /// Answers as one JSON object.

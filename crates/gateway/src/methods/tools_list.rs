@@ -45,7 +45,7 @@ pub(crate) async fn list(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     )))
 }
 
-fn read_cursor(cursor: &str) -> Result<String, InvalidParams> {
+pub(super) fn read_cursor(cursor: &str) -> Result<String, InvalidParams> {
     let name = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
     name.filter(|name| !name.is_empty())
         .and_then(|name| String::from_utf8(name).ok())
