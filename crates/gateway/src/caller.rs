@@ -5,6 +5,7 @@ use store::Principal;
 
 use crate::auth::Proven;
 use crate::error::Error;
+use crate::legacy::{Dialect, Shape};
 
 /// Proof that this request declared the tasks extension: without one nothing that shows a task
 /// can be written (SEP-2663 §Capability Negotiation).
@@ -26,6 +27,8 @@ pub(crate) struct Caller {
     pub(crate) idempotency_key: Option<String>,
     /// The client reads `text/event-stream`.
     pub(crate) reads_streams: bool,
+    /// It speaks an older revision.
+    pub(crate) legacy: Option<Dialect>,
     declared: Option<DeclaredTasks>,
 }
 
@@ -39,6 +42,7 @@ impl Caller {
             principal: proven.principal,
             scopes: proven.scopes,
             declared,
+            legacy: None,
             client: meta
                 .client_info
                 .map(|client| format!("{}/{}", client.name, client.version))
@@ -53,6 +57,27 @@ impl Caller {
             idempotency_key: meta.idempotency_key,
             reads_streams,
         }
+    }
+
+    /// A caller of an older revision: what it asks about a task declares that it knows tasks.
+    pub(crate) fn legacy(
+        proven: Proven,
+        meta: RequestMeta,
+        reads_streams: bool,
+        dialect: Dialect,
+    ) -> Self {
+        let declared = dialect.shape.is_about_a_task().then_some(DeclaredTasks(()));
+        Self {
+            declared,
+            legacy: Some(dialect),
+            ..Self::new(proven, meta, reads_streams)
+        }
+    }
+
+    /// Whether it asked for a task, which no call of today does.
+    pub(crate) fn wants_task(&self) -> bool {
+        let dialect = self.legacy.as_ref();
+        dialect.is_some_and(|dialect| dialect.shape == Shape::Handle)
     }
 
     /// The proof, if the request declared the extension.

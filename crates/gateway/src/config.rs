@@ -107,7 +107,10 @@ pub struct Config {
     pub list_ttl: Duration,
     /// Tools on one page of `tools/list`.
     pub list_page: usize,
-    /// What `server/discover` tells models; empty: how to wait for tasks.
+    /// Whether clients of MCP 2025-11-25 and 2025-06-18 are served, without sessions (see
+    /// `docs/legacy-clients.md`). If not, they are told which revision is.
+    pub legacy_clients: bool,
+    /// What `server/discover` (and `initialize`) tells models; empty: how to wait for tasks.
     pub instructions: String,
     /// Size and time limits.
     pub limits: Limits,
@@ -148,7 +151,7 @@ pub struct Limits {
     pub held_polls_max: usize,
     /// The same, of one principal; more are answered 429.
     pub held_polls_of_principal_max: usize,
-    /// Open `subscriptions/listen` streams; more are answered 429.
+    /// Open `subscriptions/listen` streams, and `tasks/result` that waits; more are answered 429.
     pub listens_max: usize,
     /// Tasks of one `subscriptions/listen`.
     pub listen_ids_max: usize,
@@ -188,6 +191,7 @@ impl Default for Config {
             catalogue_refresh: Duration::from_secs(1),
             list_ttl: Duration::from_secs(5),
             list_page: 100,
+            legacy_clients: true,
             instructions: String::new(),
             limits: Limits::default(),
             drain_delay: Duration::from_secs(5),

@@ -255,7 +255,7 @@ impl Progress {
     /// Passes a report on. It must rise (MCP 2026-07-28 §Progress); a replayed attempt begins
     /// again from the start, so what does not rise is left out. So is what a slow reader can't
     /// take.
-    fn report(&mut self, json: &[u8]) {
+    pub(crate) fn report(&mut self, json: &[u8]) {
         let Ok(report) = serde_json::from_slice::<progress::Progress>(json) else {
             return;
         };

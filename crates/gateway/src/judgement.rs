@@ -51,7 +51,12 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
     trace::tool("tools/call", tool.spec.name());
     let policy = &tool.spec.policy;
     let arguments = params.arguments.as_deref();
-    for param in &tool.param_headers {
+    // Older revisions mirror nothing into headers.
+    let mirrored = match caller.legacy {
+        None => &tool.param_headers[..],
+        Some(_) => &[],
+    };
+    for param in mirrored {
         headers::check_param(param, arguments, one(&call.headers, &param.header)?)?;
     }
     if !caller.has_scopes(&policy.scopes) {
@@ -64,6 +69,9 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
     }
     let required = policy.required_capabilities.as_ref();
     if let Some(missing) = required.and_then(|required| caller.capabilities.missing(required)) {
+    if policy.task_support == TaskSupport::None && caller.wants_task() {
+        return Err(Error::NeverTask(tool.spec.name().to_owned()));
+    }
         return Err(Error::Capability(missing));
     }
     let size_max = policy

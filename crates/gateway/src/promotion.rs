@@ -18,6 +18,8 @@ pub(crate) struct Call<'a> {
     pub(crate) declared: bool,
     /// The tool's rules.
     pub(crate) policy: &'a ToolPolicy,
+    /// It asks for a task itself, as calls of MCP 2025-11-25 may.
+    pub(crate) wants_task: bool,
     /// It comes without a `requestState`, so the tool may still have a question for the caller.
     pub(crate) first_round: bool,
 }
@@ -57,6 +59,8 @@ pub(crate) enum Reason {
     Deadline,
     /// The task asks a question.
     Question,
+    /// The call asked for it (MCP 2025-11-25).
+    Asked,
 }
 
 impl Reason {
@@ -69,16 +73,18 @@ impl Reason {
             Self::Closing => "closing",
             Self::Deadline => "deadline",
             Self::Question => "question",
+            Self::Asked => "asked",
         }
     }
 
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::NoBudget,
         Self::Queue,
         Self::Held,
         Self::Closing,
         Self::Deadline,
         Self::Question,
+        Self::Asked,
     ];
 }
 
@@ -97,6 +103,9 @@ pub(crate) enum Plan {
 pub(crate) fn plan(call: Call<'_>, load: Load) -> Plan {
     if !call.declared || call.policy.task_support == TaskSupport::None {
         return Plan::Hold(call.policy.call_limit.unwrap_or(load.call_limit));
+    }
+    if call.wants_task {
+        return Plan::AtOnce(Reason::Asked);
     }
     let budget = call.policy.inline_budget.unwrap_or(load.inline_budget);
     let budget = budget.min(load.inline_budget_max);
@@ -155,6 +164,7 @@ mod tests {
     fn call(policy: &ToolPolicy) -> Call<'_> {
         Call {
             declared: true,
+            wants_task: false,
             policy,
             first_round: true,
         }

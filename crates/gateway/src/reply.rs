@@ -6,18 +6,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER,
+    WWW_AUTHENTICATE,
+};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use protocol::RequestId;
 use protocol::jsonrpc;
+use tokio::sync::mpsc;
 
+use crate::Shared;
 use crate::connection::Connection;
 use crate::deliveries::Mark;
 use crate::error::Error;
 use crate::metrics::Meter;
 use crate::stream::{EventStream, Message, Next};
 use crate::trace;
+
+/// For how long others may keep a public document.
+const DOCUMENT_CACHED: &str = "public, max-age=300";
 
 /// What a method answers when nothing is wrong with the request.
 #[derive(Clone, Debug)]
@@ -62,6 +70,8 @@ pub(crate) enum Answer {
     Stream(EventStream),
     /// An accepted notification.
     Accepted,
+    /// A public document, the same for everybody.
+    Document(Bytes),
 }
 
 impl Finished {
@@ -130,6 +140,14 @@ impl Finished {
         }
     }
 
+    /// The same as an error of HTTP, where no request is there to be answered.
+    pub(crate) fn as_http_error(mut self) -> Self {
+        if self.status == StatusCode::OK {
+            self.status = StatusCode::BAD_REQUEST;
+        }
+        self
+    }
+
     /// With the challenge that a 401 or 403 carries (RFC 6750 §3).
     pub(crate) fn challenged(mut self, challenge: Option<String>) -> Self {
         let value = challenge.and_then(|text| HeaderValue::from_str(&text).ok());
@@ -160,6 +178,16 @@ impl Answer {
         let json = HeaderValue::from_static("application/json");
         match self {
             Self::Accepted => *response.status_mut() = StatusCode::ACCEPTED,
+            Self::Document(document) => {
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, json);
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static(DOCUMENT_CACHED));
+                // Pages of any origin may read what anybody may.
+                let any = HeaderValue::from_static("*");
+                headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, any);
+                *response.body_mut() = Body::of(document);
+                return response;
+            }
             Self::Whole(finished) => {
                 *response.status_mut() = finished.status;
                 response.headers_mut().extend(finished.headers);
@@ -187,6 +215,36 @@ impl Answer {
             .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }
+}
+
+/// The answer to what waits for something: plain JSON if it ends soon, else a stream if the client
+/// reads one. What runs belongs to the answer, so it ends with the connection.
+pub(crate) async fn once_ended(
+    shared: &Shared,
+    streams: bool,
+    mut messages: mpsc::Receiver<Message>,
+    running: impl Future<Output = Finished> + Send + 'static,
+) -> Answer {
+    let mut running = Box::pin(running);
+    if !streams {
+        return Answer::Whole(running.await);
+    }
+    let keep_alive = shared.config.keep_alive;
+    let first = tokio::select! {
+        biased;
+        Some(first) = messages.recv() => Some(first),
+        finished = &mut running => {
+            if messages.is_empty() {
+                return Answer::Whole(finished);
+            }
+            let last = finished.into_message();
+            return Answer::Stream(EventStream::ended(messages, last, keep_alive));
+        }
+        () = tokio::time::sleep(shared.config.stream_after) => None,
+    };
+    let running = Box::pin(async move { running.await.into_message() });
+    let stream = EventStream::new(messages, running, keep_alive);
+    Answer::Stream(stream.beginning_with(first))
 }
 
 /// The body of an answer; tells its connection when its last bytes are on their way.

@@ -83,7 +83,6 @@ impl Keys {
         until_ms: i64,
         binding: Binding<'_>,
     ) -> Option<String> {
-        let cipher = self.0.first()?;
         let state = State {
             id,
             round,
@@ -93,12 +92,23 @@ impl Keys {
             digest: *binding.digest,
         };
         let plain = serde_json::to_vec(&state).expect("strings and numbers always print");
+        self.encrypt(PURPOSE, &plain)
+    }
+
+    /// Whether there is a key.
+    pub(crate) fn can_seal(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Seals a short text for one purpose; `None` when no key is configured.
+    pub(crate) fn encrypt(&self, purpose: &[u8], plain: &[u8]) -> Option<String> {
+        let cipher = self.0.first()?;
         let mut sealed = vec![0_u8; NONCE_BYTES];
         getrandom::fill(&mut sealed)
             .expect("the operating system's random source is ready once a process runs");
         let payload = Payload {
-            msg: &plain,
-            aad: PURPOSE,
+            msg: plain,
+            aad: purpose,
         };
         let cipher_text = cipher
             .encrypt(XNonce::from_slice(&sealed), payload)
@@ -109,7 +119,8 @@ impl Keys {
 
     /// Opens a state that came with a call.
     pub(crate) fn open(&self, text: &str, binding: Binding<'_>) -> Result<State, Refused> {
-        let state = self.decrypt(text).ok_or(Refused::Invalid)?;
+        let plain = self.decrypt(PURPOSE, text).ok_or(Refused::Invalid)?;
+        let state: State = serde_json::from_slice(&plain).map_err(|_| Refused::Invalid)?;
         if state.principal != owner(binding.principal) {
             return Err(Refused::Invalid);
         }
@@ -119,20 +130,20 @@ impl Keys {
         Ok(state)
     }
 
-    fn decrypt(&self, text: &str) -> Option<State> {
+    /// Opens what was sealed for this purpose.
+    pub(crate) fn decrypt(&self, purpose: &[u8], text: &str) -> Option<Vec<u8>> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
         }
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
         let (nonce, cipher_text) = sealed.split_at_checked(NONCE_BYTES)?;
-        let plain = self.0.iter().find_map(|cipher| {
+        self.0.iter().find_map(|cipher| {
             let payload = Payload {
                 msg: cipher_text,
-                aad: PURPOSE,
+                aad: purpose,
             };
             cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
-        })?;
-        serde_json::from_slice(&plain).ok()
+        })
     }
 }
 

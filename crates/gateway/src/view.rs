@@ -53,7 +53,8 @@ pub(crate) fn task<'a>(shared: &Shared, task: &'a Task) -> Result<TaskView<'a>, 
     })
 }
 
-fn poll_interval_ms(shared: &Shared, task: &Task) -> u64 {
+/// `pollIntervalMs` of a task.
+pub(crate) fn poll_interval_ms(shared: &Shared, task: &Task) -> u64 {
     let config = &shared.config;
     let bounds = polling::Bounds {
         min: config.poll_min,
@@ -85,7 +86,10 @@ pub(crate) fn handle(
         None | Some("" | NO_RESULT_YET) => NO_RESULT_YET.to_owned(),
         Some(message) => format!("{message} {NO_RESULT_YET_SHORT}"),
     };
-    view.status_message = Some(&message);
+    // Only a repeat of MCP 2025-11-25 gets a handle of what is over.
+    if !stored.status.is_terminal() {
+        view.status_message = Some(&message);
+    }
     Ok(Reply::Result {
         json: tasks::write_create_result(&view, &shared.meta),
         mark: None,
