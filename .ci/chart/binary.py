@@ -80,6 +80,9 @@ def mounted():
     (folder / "config/mcp-tasks.toml").write_text("[logs]\nfilter = \"info\"\n")
     (folder / "files").mkdir(exist_ok=True)
     (folder / "files/tools.toml").write_text("")
+    (folder / "tools").mkdir(exist_ok=True)
+    for name in ("tools.toml", "mine.toml"):
+        (folder / "tools" / name).write_text("")
     return folder
 
 

@@ -13,9 +13,12 @@ EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
 JWT = {"proxy": {"enabled": True, "jwt": {
     "issuer": "https://issuer.test/", "audience": "https://mcp.test/mcp", "existingSecret": "ext-issuer"}}}
 
+# The same as on a command line.
+SET = tuple(word for kind in URLS for word in ("--set", f"{kind}.url={URLS[kind]['url']}"))
+
 # Names of objects that are the user's, not the chart's.
 EXTERNAL = {
-    "ext-issuer", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
+    "ext-issuer", "ext-tools", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
     "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
 }
 
@@ -56,6 +59,8 @@ FEATURES = {
     "tools": {"workerDefaults": {
         "toolsFile": (ROOT / "docs/examples/tools.toml").read_text(),
         "files": {p.name: p.read_text() for p in (ROOT / "docs/examples").iterdir() if p.suffix in (".py", ".sh")}}},
+    "tools-map": {"workerDefaults": {"toolsFrom": {"existingConfigMap": "ext-tools"}}},
+    "tools-secret": {"workers": {"default": {"toolsFrom": {"existingSecret": "ext-tools", "key": "mine.toml"}}}},
     "own-file-secret": {"configFile": {"existingSecret": "ext-config"}, "config": {
         "gateway": {"allowed_hosts": ["a", "b"], "limits": {"depth_max": 32}}, "traces": {"sample_ratio": 0.5}}},
     "own-file-map": {"configFile": {"existingConfigMap": "ext-config"}},
@@ -123,7 +128,7 @@ FEATURES = {
 # Of these only one at a time.
 EXCLUDE = [
     {"jwt", "jwt-keys", "proxy"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
-    {"own-file-secret", "own-file-map", "own-file-csi"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi"},
+    {"own-file-secret", "own-file-map", "own-file-csi"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi"},
     {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
     {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "no-tests"},
     {"long-drain", "no-prestop"}, {"groups", "no-workers"}, {"policies", "no-policies"},
@@ -145,10 +150,12 @@ def merged(*layers):
 
 def good():
     yield Case("default", values=URLS)
+    # Two settings are enough.
+    yield Case("--set", arguments=SET)
     yield Case("upgrade", values=URLS, arguments=("--is-upgrade",))
     for example in EXAMPLES:
         yield Case(example.stem, files=(example,))
-        yield Case(f"{example.stem}, URLs given", files=(example,), values=URLS)
+        yield Case(f"{example.stem}, URLs given", files=(example,), arguments=SET)
     for name, values in FEATURES.items():
         yield Case(name, values=merged(URLS, values))
     # What the page on installation shows as values.
@@ -202,6 +209,8 @@ BAD = [
     (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable in a ConfigMap']),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
     (merged(URLS, {"redis": {"ca": {"existingSecret": "ext-ca"}}}), ["redis.ca: redis.url is not encrypted"]),
+    (merged(URLS, {"workers": {"default": {"toolsFile": "[[command]]", "toolsFrom": {"existingSecret": "ext-tools"}}}}),
+     ["workers.default: its tools file is said more than once"]),
     # Typos.
     (merged(URLS, {"gateway": {"replica": 3}}), ["Additional property replica is not allowed"]),
     (merged(URLS, {"postgres2": {"url": "a"}}), ["Additional property postgres2 is not allowed"]),

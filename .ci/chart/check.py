@@ -25,11 +25,10 @@ import pages
 import policies
 import rendering
 import units
+import upgrades
 from rendering import CHART, ROOT, Case
 
 VERSIONS = ["1.30", "1.33", "1.35", "1.37"]
-# What a Deployment selects can never change: an upgrade would fail.
-SELECTORS = ROOT / ".ci/chart/selectors.json"
 
 
 class Report:
@@ -188,47 +187,6 @@ def watching(renderings):
             yield from (f"{kind}: the job {name} is not one of the rules ({pattern})" for pattern in jobs if not re.fullmatch(pattern, name))
 
 
-def upgrades(renderings):
-    by_name = {r.case.name: r for r in renderings}
-    now = {}
-    for rendered in (by_name["default"], by_name["trial"]):
-        for o in rendered.objects:
-            if o["kind"] in ("Deployment", "StatefulSet"):
-                now[f"{o['kind']}/{o['metadata']['name']}"] = o["spec"]["selector"]["matchLabels"]
-    if not SELECTORS.exists():
-        SELECTORS.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
-    before = json.loads(SELECTORS.read_text())
-    for name, selector in before.items():
-        if now.get(name) != selector:
-            yield f"{name} selects {now.get(name)}, and selected {selector}: no release could be upgraded"
-    # The keys that seal requestState are random where no cluster can be asked; nothing else may be.
-    again = rendering.render(by_name["default"].case)
-    def plain(text):
-        return re.sub(r'  keys: "[A-Za-z0-9+/=]+"', "", text)
-    if plain(again.text) != plain(by_name["default"].text):
-        yield "the same values render differently"
-    hooks = [o for o in by_name["upgrade"].of("Job") if "pre-upgrade" in o["metadata"]["annotations"]["helm.sh/hook"]]
-    if not hooks:
-        yield "no migration before an upgrade"
-    yield from released()
-
-
-def released():
-    """The examples of the last released chart, with this one."""
-    tags = subprocess.run(["git", "tag", "--merged", "HEAD", "--sort=-v:refname"], cwd=ROOT, capture_output=True, text=True, check=False)
-    for tag in tags.stdout.split():
-        listed = subprocess.run(["git", "ls-tree", "-r", "--name-only", tag, "helm/mcp-tasks/examples"], cwd=ROOT,
-                                capture_output=True, text=True, check=False).stdout.split()
-        for name in listed:
-            path = rendering.SCRATCH / f"{tag}-{name.split('/')[-1]}"
-            path.write_text(subprocess.run(["git", "show", f"{tag}:{name}"], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
-            if not (rendered := rendering.render(Case(path.name, files=(path,)))).ok:
-                yield f"{tag}: {name}: {rendered.text}"
-        if listed:
-            return
-    print("          no release has a chart yet: nothing to upgrade from", flush=True)
-
-
 def packaged(renderings):
     """What is published is the chart as it is tested."""
     ran = rendering.helm("package", CHART, "--destination", rendering.SCRATCH)
@@ -316,7 +274,8 @@ def main():
             found = list(tools(renderings, binary))
             report(f"{tools.count} tools files pass check", found)
             report("rules, dashboards, queries", watching(renderings))
-            report("upgrades", upgrades(renderings))
+            found = list(upgrades.check(renderings))
+            report(upgrades.check.said, found)
             report("helm package", packaged(renderings))
             report("notes", notes())
     finally:

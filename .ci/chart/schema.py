@@ -65,7 +65,8 @@ WORKER_SCALING = obj(
     lagSecondsPerReplica=null(ONE), tools=STRINGS, prometheusAddress=STR, metricLabels=TEXTS, pollingInterval=ONE,
     triggerAuthentication=STR, behavior=BEHAVIOR,
 )
-WORKER = {**PROCESS, **POD, "autoscaling": WORKER_SCALING, "files": TEXTS, "toolsFile": STR}
+WORKER = {**PROCESS, **POD, "autoscaling": WORKER_SCALING, "files": TEXTS, "toolsFile": STR,
+          "toolsFrom": obj(existingConfigMap=STR, existingSecret=STR, key=STR)}
 
 
 def server(**more):

@@ -53,6 +53,12 @@
 {{- $place := ternary (printf "workers.%s" (toString $component.group)) $component.role (eq $component.role "worker") -}}
 {{- $values := $component.values -}}
 
+{{- with $values.toolsFrom -}}
+{{- if gt (len (compact (list $values.toolsFile .existingConfigMap .existingSecret))) 1 -}}
+{{- $problems = append $problems (printf "%s: its tools file is said more than once: choose one of toolsFile, toolsFrom.existingConfigMap and toolsFrom.existingSecret" $place) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Time to end. */}}
 {{- $ending := include "mcp-tasks.ending" (list $root $component) | fromJson -}}
 {{- $grace := $values.terminationGracePeriodSeconds -}}

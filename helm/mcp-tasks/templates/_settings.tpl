@@ -44,6 +44,13 @@
 {{- printf (ternary "[%s]:%d" "%s:%d" (contains ":" $host)) $host (index . 1 | int) -}}
 {{- end -}}
 
+{{/* Whether a component's tools file is in a ConfigMap or a Secret of the user's own. */}}
+{{- define "mcp-tasks.toolsFrom" -}}
+{{- with .values.toolsFrom -}}
+{{- if or .existingConfigMap .existingSecret -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Development authentication believes every caller, so that such a gateway listens on loopback only. */}}
 {{- define "mcp-tasks.loopback" -}}
 {{- $config := include "mcp-tasks.layers" (list .Values.config .Values.gateway.config) | fromJson -}}
@@ -84,6 +91,8 @@
 {{- end -}}
 {{- if $component.values.toolsFile -}}
 {{- $_ := set $chart "tools" (dict "file" "/etc/mcp-tasks/files/tools.toml") -}}
+{{- else if include "mcp-tasks.toolsFrom" $component -}}
+{{- $_ := set $chart "tools" (dict "file" (printf "/etc/mcp-tasks/tools/%s" $component.values.toolsFrom.key)) -}}
 {{- end -}}
 {{- range $kind := list "postgres" "redis" -}}
 {{- $own := get $values $kind -}}
@@ -255,6 +264,16 @@
 - name: files
   configMap: {name: {{ $component.fullname }}-files, defaultMode: 0555}
 {{- end }}
+{{- if include "mcp-tasks.toolsFrom" $component }}
+- name: tools
+  {{- with $component.values.toolsFrom }}
+  {{- if .existingConfigMap }}
+  configMap: {name: {{ .existingConfigMap }}, defaultMode: 0555}
+  {{- else }}
+  secret: {secretName: {{ .existingSecret }}, defaultMode: 0550}
+  {{- end }}
+  {{- end }}
+{{- end }}
 {{- with $component.values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -280,6 +299,9 @@
 - {name: tmp, mountPath: /tmp}
 {{- if and $component.values.files (not (index . 2)) }}
 - {name: files, mountPath: /etc/mcp-tasks/files, readOnly: true}
+{{- end }}
+{{- if include "mcp-tasks.toolsFrom" $component }}
+- {name: tools, mountPath: /etc/mcp-tasks/tools, readOnly: true}
 {{- end }}
 {{- with $component.values.extraVolumeMounts }}
 {{ toYaml . }}
