@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use deadpool_postgres::Object;
+use deadpool_postgres::{GenericClient, Object, Transaction};
 use protocol::TaskId;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use crate::config::{ms, text};
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::task::{Principal, StopReason};
-use crate::{Error, Store, row};
+use crate::{Error, Limits, Store, row};
 
 /// What a worker asks for.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct Claim {
     pub(crate) token: Uuid,
     /// The owner of the task.
     pub principal: Principal,
+    /// The queue that it waited in.
+    pub queue: String,
     /// Name of the tool.
     pub tool: String,
     /// Version of the tool: pinned once the journal has an entry.
@@ -176,12 +178,13 @@ pub(crate) fn millis(value: i64) -> Duration {
     Duration::from_millis(u64::try_from(value).unwrap_or(0))
 }
 
-fn claim(row: &Row, token: Uuid) -> Claim {
+pub(crate) fn claim(row: &Row, token: Uuid) -> Claim {
     Claim {
         id: TaskId::from_uuid(row.get("id")),
         attempt: row.get("attempt"),
         token,
         principal: Principal::verified(row.get("issuer"), row.get("subject"), row.get("tenant")),
+        queue: row.get("queue"),
         tool: row.get("tool"),
         tool_version: row.get("tool_version"),
         tries: row.get("tries"),
@@ -201,6 +204,13 @@ fn claim(row: &Row, token: Uuid) -> Claim {
     }
 }
 
+/// Nobody else counts this tool's running jobs and adds one, until the transaction is over.
+pub(crate) async fn lock_slots(transaction: &Transaction<'_>, tool: &str) -> Result<(), Fault> {
+    let lock = transaction.prepare_cached(sql!("lock_slots")).await?;
+    transaction.execute(&lock, &[&tool]).await?;
+    Ok(())
+}
+
 impl Store {
     /// Takes the job if it is due and nobody owns it, or if its owner's lease ran out. `None`:
     /// nothing to do for this worker; drop the hint.
@@ -208,30 +218,67 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Option<Claim>, Error> {
-        let (lease_ms, grace_ms) = (self.config.lease_ms(), self.config.lease_grace_ms());
+        self.claim_limited(request, Limits::default()).await
+    }
+
+    /// The same, unless as many jobs of the tool run already as may. `None` may mean that: whoever
+    /// ends one looks who is next.
+    ///
+    /// # Errors
+    /// As [`Store::claim`].
+    pub async fn claim_limited(
+        &self,
+        request: &ClaimRequest<'_>,
+        limits: Limits,
+    ) -> Result<Option<Claim>, Error> {
         with_connection!(self, "claim", |connection| {
-            let statement = connection.prepare_cached(sql!("claim")).await?;
-            let row = connection
-                .query_opt(
-                    &statement,
-                    &[
-                        &request.id.as_uuid(),
-                        &request.tool,
-                        &request.version,
-                        &request.resumes,
-                        &request.token,
-                        &lease_ms,
-                        &grace_ms,
-                        &self.connected_ms(connection),
-                        &request.worker,
-                    ],
-                )
-                .await?;
+            let connected_ms = self.connected_ms(connection);
+            let row = if limits.are_none() {
+                let statement = connection.prepare_cached(sql!("claim")).await?;
+                self.claim_named(&*connection, &statement, (request, limits, connected_ms))
+                    .await?
+            } else {
+                let transaction = connection.transaction().await?;
+                lock_slots(&transaction, request.tool).await?;
+                let statement = transaction.prepare_cached(sql!("claim")).await?;
+                let row = self
+                    .claim_named(&transaction, &statement, (request, limits, connected_ms))
+                    .await?;
+                transaction.commit().await?;
+                row
+            };
             if row.as_ref().is_some_and(|row| row.get("taken_over")) {
                 self.metrics.lease_ran_out(request.tool);
             }
             Ok(row.map(|row| claim(&row, request.token)))
         })
+    }
+
+    pub(crate) async fn claim_named(
+        &self,
+        client: &impl GenericClient,
+        statement: &Statement,
+        (request, limits, connected_ms): (&ClaimRequest<'_>, Limits, i64),
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
+        let (lease_ms, grace_ms) = (self.config.lease_ms(), self.config.lease_grace_ms());
+        client
+            .query_opt(
+                statement,
+                &[
+                    &request.id.as_uuid(),
+                    &request.tool,
+                    &request.version,
+                    &request.resumes,
+                    &request.token,
+                    &lease_ms,
+                    &grace_ms,
+                    &connected_ms,
+                    &request.worker,
+                    &limits.slots(),
+                    &limits.slots_each(),
+                ],
+            )
+            .await
     }
 
     /// Extends the leases of all given jobs. A job missing from the answer is lost.

@@ -308,6 +308,8 @@ impl Store {
             let work_ms_max = now.map(|(_, policy)| ms(policy.work_limit));
             let lost_fails = now.map(|(_, policy)| policy.on_lost == OnLost::Fail);
             let alert_ms = now.and_then(|(_, policy)| policy.alert_after.map(ms));
+            let queue = now.map(|(_, policy)| policy.queue.as_str());
+            let priority = now.map(|(_, policy)| policy.priority);
             let make = transaction.prepare_cached(sql!("repeat_task")).await?;
             let made = transaction
                 .query_opt(
@@ -323,6 +325,8 @@ impl Store {
                         &lost_fails,
                         &alert_ms,
                         &QUEUED_AGAIN,
+                        &queue,
+                        &priority,
                     ],
                 )
                 .await?;

@@ -101,9 +101,13 @@ pub struct WorkerState {
     pub oldest: Option<Duration>,
 }
 
-/// Live tasks of one version of a tool.
+/// Live tasks of one version of a tool in one queue.
 #[derive(Clone, Debug)]
 pub struct QueueState {
+    /// The queue.
+    pub queue: String,
+    /// Their priority in it.
+    pub priority: i16,
     /// The tool.
     pub tool: String,
     /// Its version.
@@ -274,6 +278,8 @@ impl Store {
             Ok(rows
                 .iter()
                 .map(|row| QueueState {
+                    queue: row.get("queue"),
+                    priority: row.get("priority"),
                     tool: row.get("tool"),
                     version: row.get("tool_version"),
                     queued: row.get("queued"),

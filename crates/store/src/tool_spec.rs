@@ -1,6 +1,7 @@
 //! What a tool is and by which rules it is run: written by workers, read by gateways.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use protocol::tools::Tool;
@@ -17,6 +18,26 @@ const LONGEST: Duration = Duration::from_secs(100 * 31_557_600);
 
 /// The longest that a lost worker is waited for, in a TTL's sum: a lease and its grace.
 const LEASE: Duration = Duration::from_secs(30);
+
+/// Priorities that a tool may have.
+const PRIORITIES: RangeInclusive<i16> = -100..=100;
+
+/// The longest name of a queue.
+const QUEUE_NAME_MAX: usize = 64;
+
+/// Checks the name of a queue.
+///
+/// # Errors
+/// Says what is wrong and what is allowed.
+pub fn check_queue_name(name: &str) -> Result<(), String> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if (1..=QUEUE_NAME_MAX).contains(&name.len()) && name.bytes().all(letter) {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} is not 1 to {QUEUE_NAME_MAX} of A-Z a-z 0-9 _ . -"
+    ))
+}
 
 /// Whether a call of the tool may, or must, become a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,12 +160,14 @@ pub struct ToolPolicy {
     pub poll_max: Option<Duration>,
     /// Argument that serves as idempotency key.
     pub idempotency_key_argument: Option<String>,
-    /// Name of the queue.
+    /// Name of the queue: workers may serve some queues only.
     pub queue: String,
-    /// Higher runs first.
+    /// Within the queue, higher runs first.
     pub priority: i16,
     /// Jobs at once over all workers; `None` = as many as there are slots.
     pub concurrency: Option<u32>,
+    /// The same of one principal.
+    pub concurrency_per_principal: Option<u32>,
     /// Scopes that a caller needs.
     pub scopes: Vec<String>,
     /// Client capabilities that a call needs (as in `_meta`): a call without is refused.
@@ -183,6 +206,7 @@ impl Default for ToolPolicy {
             queue: "default".to_owned(),
             priority: 0,
             concurrency: None,
+            concurrency_per_principal: None,
             scopes: Vec::new(),
             required_capabilities: None,
             argument_bytes_max: None,
@@ -268,6 +292,7 @@ impl ToolPolicy {
             }
         }
         self.validate_answers().or_else(refuse)?;
+        self.validate_turn().or_else(refuse)?;
         self.validate_lengths().or_else(refuse)?;
         self.validate_ttl().or_else(refuse)?;
         if let (Some(min), Some(max)) = (self.poll_min, self.poll_max)
@@ -280,6 +305,25 @@ impl ToolPolicy {
 }
 
 impl ToolPolicy {
+    /// A queue that can be named in settings, a priority, and limits under which anything runs.
+    fn validate_turn(&self) -> Result<(), String> {
+        check_queue_name(&self.queue).map_err(|problem| format!("queue {problem}"))?;
+        if !PRIORITIES.contains(&self.priority) {
+            let (low, high) = (PRIORITIES.start(), PRIORITIES.end());
+            return Err(format!(
+                "priority {} is not between {low} and {high}",
+                self.priority
+            ));
+        }
+        if self.concurrency == Some(0) {
+            return Err("concurrency is 0: nothing would ever run".to_owned());
+        }
+        if self.concurrency_per_principal == Some(0) {
+            return Err("concurrency_per_principal is 0: nothing would ever run".to_owned());
+        }
+        Ok(())
+    }
+
     /// What is added to a time of creation must still be a time: else every call would fail.
     fn validate_lengths(&self) -> Result<(), String> {
         let needed = self.ttl_needed();

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Jobs at once.
     pub slots: usize,
+    /// Queues to serve: tools whose policy names another one are left to other workers, and not
+    /// published by this one. Empty: all.
+    pub queues: Vec<String>,
     /// After a tool was told to stop, how long it may take before its work is dropped.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -46,6 +49,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             slots: 100,
+            queues: Vec::new(),
             stop_grace: Duration::from_secs(5),
             drain_deadline: Duration::from_secs(10),
             publish_interval: Duration::from_secs(20),
@@ -67,6 +71,11 @@ impl Config {
         let mut problems = Vec::new();
         if self.slots == 0 {
             problems.push("worker.slots: must be at least 1".to_owned());
+        }
+        for queue in &self.queues {
+            if let Err(problem) = store::check_queue_name(queue) {
+                problems.push(format!("worker.queues: {problem}"));
+            }
         }
         if self.publish_interval < Duration::from_secs(1)
             || self.publish_interval > Duration::from_secs(30)

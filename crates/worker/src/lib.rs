@@ -92,6 +92,7 @@ pub mod testkit;
 mod threads;
 mod tool;
 mod trace;
+mod turn;
 mod undo;
 
 use std::sync::Arc;
@@ -177,6 +178,7 @@ impl Worker {
             .slots
             .set(i64::try_from(config.slots).unwrap_or(i64::MAX));
         let leases = lease::Leases::new(store.clone(), metrics.clone(), config.stop_grace);
+        let tools = tools.of_queues(&config.queues);
         Self {
             store,
             queue,
@@ -229,10 +231,16 @@ impl Worker {
         // As long as a lease, where that is longer: heartbeats are then further apart.
         let lease = parts.store.config().lease;
         let beating = self.health.liveness("heartbeat", LOOP_AGE_MAX.max(lease));
+        let turns = turn::Turns::new(
+            parts.store.clone(),
+            parts.queue.clone(),
+            self.tools.clone(),
+            name,
+        );
         let puller = pull::Puller {
             parts,
             tools: self.tools,
-            name,
+            turns: Arc::new(turns),
             alive: self.health.liveness("poll", LOOP_AGE_MAX),
         };
         let ending = shutdown.child_token();

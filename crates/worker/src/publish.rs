@@ -215,7 +215,8 @@ impl Publisher {
         &self,
         known: &mut BTreeMap<Key, Arc<ProviderSpec>>,
     ) -> Result<bool, store::Error> {
-        let specs = self.tools.providers.specs();
+        let mut specs = self.tools.providers.specs();
+        specs.retain(|spec| self.tools.is_of_queue(&spec.policy));
         let now: BTreeMap<Key, Arc<ProviderSpec>> = specs
             .iter()
             .map(|spec| ((spec.name.clone(), spec.version), Arc::clone(spec)))

@@ -6,34 +6,37 @@ use std::time::{Duration, Instant};
 
 use protocol::TaskId;
 use queue::{Consumer, Event, Hint, Lane};
-use store::{ClaimRequest, UnhintedFilter};
+use store::UnhintedFilter;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::attempt::{self, Parts};
 use crate::tool::ToolSet;
+use crate::turn::{Picked, Turns, Wanted};
 
 /// Between two looks into Postgres while Redis is away.
 const FALLBACK_PAUSE: Duration = Duration::from_secs(2);
 /// A worker without a free place says so often that it is alive: it has nothing to ask for.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// What came of looking at a job.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Looked {
-    /// It was run, or it is somebody else's.
-    Settled,
-    /// Postgres could not be asked.
-    Unanswered,
+/// Before a hint goes back whose job others are at: as long as a commit takes, and no busy loop.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// What becomes of a hint. Only the reader can give it back.
+enum Returned {
+    /// It has done its duty.
+    Done(Hint),
+    /// Somebody has to look again.
+    Needed(Hint),
 }
 
 /// Fills the places until `shutdown`, then gives back the jobs that still run.
 pub(crate) struct Puller {
     pub(crate) parts: Parts,
     pub(crate) tools: ToolSet,
-    pub(crate) name: Arc<str>,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) alive: telemetry::Beat,
 }
 
@@ -45,8 +48,7 @@ impl Puller {
         let mut consumer = self.parts.queue.consumer(self.lanes());
         let connected = self.parts.queue.connected();
         let mut jobs = JoinSet::new();
-        // Hints are acknowledged by whoever ran them, but only the reader can do it.
-        let (done, mut finished) = tokio::sync::mpsc::unbounded_channel::<Hint>();
+        let (done, mut finished) = tokio::sync::mpsc::unbounded_channel::<Returned>();
         while !shutdown.is_cancelled() {
             while jobs.try_join_next().is_some() {}
             let free = slots.available_permits();
@@ -54,8 +56,8 @@ impl Puller {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                Some(hint) = finished.recv() => {
-                    consumer.ack(&hint).await;
+                Some(returned) = finished.recv() => {
+                    give_back(&consumer, returned).await;
                     // Many that end one by one keep the read below from coming to its end.
                     if *connected.borrow() {
                         self.alive.beat();
@@ -71,21 +73,19 @@ impl Puller {
                 hints = consumer.next(free), if free > 0 => match hints {
                     Ok(hints) => {
                         self.alive.beat();
+                        // Where a place stays free, all that waits has one.
+                        let crowded = hints.len() >= free;
                         for hint in hints {
                             let Ok(place) = Arc::clone(&slots).try_acquire_owned() else {
                                 consumer.hand_back(hint).await;
                                 continue;
                             };
-                            let job = self.job(hint.id, hint.lane.clone(), place, "redis");
-                            let done = done.clone();
-                            jobs.spawn(async move {
-                                if job.await == Looked::Unanswered {
-                                    // Nobody knows whose it is: the hint stays, and comes back.
-                                    return;
-                                }
-                                // The reader may be gone already; the hint is then reclaimed.
-                                let _ = done.send(hint);
-                            });
+                            let wanted = Wanted {
+                                id: hint.id,
+                                lane: hint.lane.clone(),
+                                crowded,
+                            };
+                            jobs.spawn(self.job(wanted, Some((hint, done.clone())), place));
                         }
                     },
                     Err(_) => {
@@ -110,7 +110,7 @@ impl Puller {
     async fn hand_over(
         &self,
         mut consumer: Consumer,
-        mut finished: tokio::sync::mpsc::UnboundedReceiver<Hint>,
+        mut finished: tokio::sync::mpsc::UnboundedReceiver<Returned>,
         jobs: &mut JoinSet<()>,
     ) {
         consumer.stop().await;
@@ -128,7 +128,7 @@ impl Puller {
                 break;
             }
             tokio::select! {
-                Some(hint) = finished.recv() => consumer.ack(&hint).await,
+                Some(returned) = finished.recv() => give_back(&consumer, returned).await,
                 _ = jobs.join_next() => {}
                 () = &mut soft, if !told => {
                     tracing::info!("drain deadline: running jobs are handed back");
@@ -138,8 +138,8 @@ impl Puller {
                 () = tokio::time::sleep(Duration::from_millis(500)) => {}
             }
         }
-        while let Ok(hint) = finished.try_recv() {
-            consumer.ack(&hint).await;
+        while let Ok(returned) = finished.try_recv() {
+            give_back(&consumer, returned).await;
         }
         consumer.close().await;
     }
@@ -160,19 +160,21 @@ impl Puller {
         match store.unhinted(&filter).await {
             Ok(found) => {
                 self.alive.beat();
+                let crowded = found.len() >= slots.available_permits();
                 for job in found {
                     let Ok(place) = Arc::clone(slots).try_acquire_owned() else {
                         return;
                     };
-                    let lane = Lane {
-                        tool: job.tool,
-                        version: job.version,
+                    let wanted = Wanted {
+                        id: job.id,
+                        lane: Lane {
+                            tool: job.tool,
+                            version: job.version,
+                        },
+                        crowded,
                     };
-                    let job = self.job(job.id, lane, place, "postgres");
-                    jobs.spawn(async move {
-                        // Asked again at the next look.
-                        let _ = job.await;
-                    });
+                    // One that comes to nothing is found again at the next look.
+                    jobs.spawn(self.job(wanted, None, place));
                 }
             }
             Err(error) => {
@@ -207,53 +209,72 @@ impl Puller {
 
     fn job(
         &self,
-        id: TaskId,
-        lane: Lane,
+        wanted: Wanted,
+        hint: Option<(Hint, UnboundedSender<Returned>)>,
         place: OwnedSemaphorePermit,
-        source: &'static str,
-    ) -> impl Future<Output = Looked> + Send + 'static {
-        let parts = self.parts.clone();
-        let served = self.tools.find(&lane.tool);
-        let name = Arc::clone(&self.name);
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (parts, turns) = (self.parts.clone(), Arc::clone(&self.turns));
+        let source = if hint.is_some() { "redis" } else { "postgres" };
         async move {
             let _place = place;
-            let Some(served) = served else {
-                return Looked::Settled;
-            };
-            let mut resumes = served.spec.resumes.clone();
-            resumes.push(served.spec.version);
-            let request = ClaimRequest {
-                id,
-                tool: served.spec.name(),
-                version: served.spec.version,
-                resumes: &resumes,
-                token: Uuid::new_v4(),
-                worker: &name,
-            };
-            let sent = Instant::now();
-            let claim = match parts.store.claim(&request).await {
-                Ok(claim) => claim,
-                Err(error) => {
-                    tracing::warn!(error = ?error, task.id = %id, "claim failed");
-                    return Looked::Unanswered;
+            // The reader may be gone already; the hint is then reclaimed.
+            let give_back = |returned: fn(Hint) -> Returned, hint: Option<(Hint, _)>| {
+                if let Some((hint, to)) = hint {
+                    let to: UnboundedSender<Returned> = to;
+                    let _ = to.send(returned(hint));
                 }
             };
-            let result = if claim.is_some() { "won" } else { "refused" };
+            let picked = match turns.pick(&wanted).await {
+                Ok(picked) => picked,
+                Err(error) => {
+                    // Nobody knows whose it is: the hint stays, and comes back.
+                    tracing::warn!(error = ?error, task.id = %wanted.id, "claim failed");
+                    return;
+                }
+            };
+            let won = matches!(picked, Picked::Job { .. });
+            let result = if won { "won" } else { "refused" };
             parts.metrics.claims.with_label_values(&[result]).inc();
-            let Some(claim) = claim else {
-                return Looked::Settled;
+            let (claim, served, sent, other_lane) = match picked {
+                Picked::Job {
+                    claim,
+                    served,
+                    sent,
+                    other_lane,
+                } => (claim, served, sent, other_lane),
+                Picked::Nothing => return give_back(Returned::Done, hint),
+                Picked::Busy => {
+                    tokio::time::sleep(BUSY_PAUSE).await;
+                    return give_back(Returned::Needed, hint);
+                }
             };
             parts.metrics.sources.with_label_values(&[source]).inc();
             let waited = parts.metrics.waited.with_label_values(&[&claim.tool]);
             waited.observe(claim.waited.as_secs_f64());
-            let stopping = listen(&parts, id);
-            let running = Box::pin(attempt::run(&parts, &served, claim, sent));
+            // Its own stream still counts on a hint that got somebody else's job.
+            let hint = if other_lane {
+                give_back(Returned::Needed, hint);
+                None
+            } else {
+                hint
+            };
+            let (spec, queue) = (Arc::clone(&served.spec), claim.queue.clone());
+            let stopping = listen(&parts, claim.id());
+            let running = Box::pin(attempt::run(&parts, &served, *claim, sent));
             tokio::select! {
                 _ = running => {}
                 () = stopping => unreachable!("listening never ends"),
             }
-            Looked::Settled
+            turns.ended(&spec, &queue).await;
+            give_back(Returned::Done, hint);
         }
+    }
+}
+
+async fn give_back(consumer: &Consumer, returned: Returned) {
+    match returned {
+        Returned::Done(hint) => consumer.ack(&hint).await,
+        Returned::Needed(hint) => consumer.hand_back(hint).await,
     }
 }
 

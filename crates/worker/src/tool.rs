@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use async_trait::async_trait;
 use protocol::tools::CallToolResult;
 use serde::de::DeserializeOwned;
-use store::ToolSpec;
+use store::{ToolPolicy, ToolSpec};
 use tokio::sync::watch;
 
 use crate::context::Context;
@@ -108,6 +108,8 @@ pub struct ToolSet {
     tools: Arc<RwLock<BTreeMap<String, Served>>>,
     changed: watch::Sender<u64>,
     pub(crate) providers: Providers,
+    /// Those whose tools are shown; none = all.
+    queues: Arc<[String]>,
 }
 
 /// A tool that cannot be served.
@@ -127,6 +129,7 @@ impl Default for ToolSet {
             tools: Arc::default(),
             changed: watch::Sender::new(0),
             providers: Providers::default(),
+            queues: Arc::default(),
         }
     }
 }
@@ -188,9 +191,22 @@ impl ToolSet {
         self.read(|tools| {
             tools
                 .values()
+                .filter(|served| self.is_of_queue(&served.spec.policy))
                 .map(|served| Arc::clone(&served.spec))
                 .collect()
         })
+    }
+
+    /// The same set, seen by a worker that serves these queues only; none = all.
+    pub(crate) fn of_queues(&self, queues: &[String]) -> Self {
+        Self {
+            queues: queues.into(),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn is_of_queue(&self, policy: &ToolPolicy) -> bool {
+        self.queues.is_empty() || self.queues.contains(&policy.queue)
     }
 
     /// Adds a provider, or replaces the one of its name. Published at once while a worker runs.
@@ -231,7 +247,8 @@ impl ToolSet {
     /// What jobs are run of: the tools, and what providers are asked.
     pub(crate) fn jobs(&self) -> Vec<Arc<ToolSpec>> {
         let mut specs = self.specs();
-        specs.extend(self.providers.jobs());
+        let of_providers = self.providers.jobs().into_iter();
+        specs.extend(of_providers.filter(|spec| self.is_of_queue(&spec.policy)));
         specs
     }
 

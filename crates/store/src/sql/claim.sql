@@ -5,6 +5,8 @@
 -- A lost attempt counts as a try, and what it worked counts as work; a resumption or a drain
 -- costs neither. Undoing is a job like any other, but neither a stop nor the TTL ends it. A tool whose
 -- jobs an operator paused begins no attempt; what runs goes on, and undoing does.
+-- A tool may be limited, to $10 jobs at once and $11 of one principal: what runs under a lease holds a slot;
+-- exact under the lock of lock_slots.sql, which the caller then holds. Undoing needs no slot.
 -- The end of an attempt that was lost is written down; what is read of it before the row is locked is
 -- used only if that attempt is still the last one.
 WITH lost AS (
@@ -34,7 +36,15 @@ WITH lost AS (
                 AND (t.expires_at IS NULL OR t.expires_at > now()) AND t.tries + 1 < t.tries_max
                 AND NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = t.tool AND p.jobs)))
             AND $8::bigint >= $7::bigint AND pg_postmaster_start_time() < now() - $7::bigint * interval '1 millisecond'))
-    RETURNING t.id, t.issuer, t.subject, t.tenant, t.tool, t.tool_version, t.attempt, t.tries, t.tries_max,
+      AND (($10::int IS NULL AND $11::int IS NULL) OR t.phase = 'undoing' OR (t.lease_until IS NOT NULL AND t.claim_token = $5)
+        OR (($10 IS NULL OR $10 > (SELECT count(*) FROM tasks r WHERE r.phase = 'running' AND r.tool = $2 AND r.id <> $1
+                AND NOT (r.lease_until < now() AND $8 >= $7
+                    AND pg_postmaster_start_time() < now() - $7 * interval '1 millisecond')))
+            AND ($11 IS NULL OR $11 > (SELECT count(*) FROM tasks r WHERE r.phase = 'running' AND r.tool = $2 AND r.id <> $1
+                AND hashtextextended(r.issuer || ' ' || r.subject, 0) = hashtextextended(t.issuer || ' ' || t.subject, 0)
+                AND NOT (r.lease_until < now() AND $8 >= $7
+                    AND pg_postmaster_start_time() < now() - $7 * interval '1 millisecond')))))
+    RETURNING t.id, t.queue, t.issuer, t.subject, t.tenant, t.tool, t.tool_version, t.attempt, t.tries, t.tries_max,
         t.arguments, t.client_capabilities, t.offered_responses, t.trace_context, t.journaled, t.open_step,
         t.handed_out_at IS NOT NULL AS handed_out, t.rounds, t.status_message, t.phase = 'undoing' AS undoing,
         greatest(t.work_ms_max - t.work_ms_used, 0) AS work_ms_left,

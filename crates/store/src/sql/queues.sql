@@ -1,5 +1,5 @@
--- For operators: live tasks by tool and version. Ages in seconds.
-SELECT tool, tool_version,
+-- For operators: live tasks by queue, priority, tool and version. Ages in seconds.
+SELECT queue, priority, tool, tool_version,
        count(*) FILTER (WHERE phase = 'queued') AS queued,
        count(*) FILTER (WHERE phase = 'queued' AND run_at <= now()) AS due,
        count(*) FILTER (WHERE phase = 'queued' AND run_at > now()) AS backing_off,
@@ -10,4 +10,5 @@ SELECT tool, tool_version,
        (extract(epoch FROM now() - min(run_at) FILTER (WHERE phase = 'queued' AND run_at <= now())))::bigint AS oldest_due_s,
        (extract(epoch FROM now() - min(created_at)))::bigint AS oldest_s
 FROM tasks WHERE phase IS NOT NULL
-GROUP BY tool, tool_version ORDER BY tool COLLATE "C", tool_version
+GROUP BY queue, priority, tool, tool_version
+ORDER BY queue COLLATE "C", priority DESC, tool COLLATE "C", tool_version

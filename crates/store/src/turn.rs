@@ -1,0 +1,350 @@
+//! Whose turn it is, where more waits than there are places.
+
+use deadpool_postgres::Object;
+use protocol::TaskId;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use crate::claim::{Claim, ClaimRequest, claim, lock_slots};
+use crate::error::Fault;
+use crate::pool::{sql, with_connection};
+use crate::{Error, Store, ToolPolicy};
+
+/// How many jobs of a tool may run at once, over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Of all principals; `None` = no limit.
+    pub all: Option<u32>,
+    /// Of one principal; `None` = no limit.
+    pub each: Option<u32>,
+}
+
+impl Limits {
+    /// Those of a tool.
+    #[must_use]
+    pub fn of(policy: &ToolPolicy) -> Self {
+        Self {
+            all: policy.concurrency,
+            each: policy.concurrency_per_principal,
+        }
+    }
+
+    /// Whether there is no limit.
+    #[must_use]
+    pub fn are_none(self) -> bool {
+        self == Self::default()
+    }
+
+    pub(crate) fn slots(self) -> Option<i32> {
+        self.all.map(whole)
+    }
+
+    pub(crate) fn slots_each(self) -> Option<i32> {
+        self.each.map(whole)
+    }
+}
+
+fn whole(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// A tool that a worker serves.
+#[derive(Clone, Debug)]
+pub struct Served<'a> {
+    /// Its name.
+    pub tool: &'a str,
+    /// The version that runs.
+    pub version: i32,
+    /// Versions whose journals it can resume; its own among them.
+    pub resumes: Vec<i32>,
+    /// How many may run at once.
+    pub limits: Limits,
+}
+
+/// What a worker asks for that takes whatever is next.
+#[derive(Clone, Debug)]
+pub struct TurnRequest<'a> {
+    /// The job that a hint named: its queue is looked at.
+    pub hint: Option<TaskId>,
+    /// The queue, where no hint names one that is still there.
+    pub queue: &'a str,
+    /// What the worker serves.
+    pub tools: &'a [Served<'a>],
+    /// The fencing token, chosen by the worker: a repeat of the same request is the same claim.
+    pub token: Uuid,
+    /// The worker, for operators.
+    pub worker: &'a str,
+    /// The priority goes first whose jobs have waited longest.
+    pub oldest_first: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Turn {
+    /// This job is the worker's.
+    Claimed {
+        /// Of the job.
+        claim: Box<Claim>,
+        /// The version in whose stream its hint is.
+        version: i32,
+    },
+    /// The next job is of this tool, whose slots are counted: ask again for it alone, by
+    /// [`Store::claim_slot`].
+    Limited {
+        /// The tool.
+        tool: String,
+        /// The queue that its job waits in.
+        queue: String,
+    },
+    /// The hinted job is to be undone, or its lease ran out: [`Store::claim`] it.
+    Named,
+    /// What could be taken is being taken by others, or not; nobody knows yet.
+    Busy,
+    /// There is nothing for this worker.
+    Nothing,
+}
+
+/// A job that waits, and the stream for its hint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// The job.
+    pub id: TaskId,
+    /// Its tool.
+    pub tool: String,
+    /// The version whose workers can run it.
+    pub version: i32,
+}
+
+/// What `claim_best.sql` does with the job that it finds.
+const TAKE: &str = "take";
+const SURE: &str = "sure";
+const LOOK: &str = "look";
+
+/// The tools of a request as columns.
+struct Columns<'a> {
+    tools: Vec<&'a str>,
+    versions: Vec<i32>,
+    slots: Vec<Option<i32>>,
+    slots_each: Vec<Option<i32>>,
+    resume_tools: Vec<&'a str>,
+    resume_versions: Vec<i32>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(served: &'a [Served<'a>]) -> Self {
+        let resumes =
+            |tool: &'a Served<'a>| tool.resumes.iter().map(|version| (tool.tool, *version));
+        let (resume_tools, resume_versions) = served.iter().flat_map(resumes).unzip();
+        Self {
+            tools: served.iter().map(|tool| tool.tool).collect(),
+            versions: served.iter().map(|tool| tool.version).collect(),
+            slots: served.iter().map(|tool| tool.limits.slots()).collect(),
+            slots_each: served.iter().map(|tool| tool.limits.slots_each()).collect(),
+            resume_tools,
+            resume_versions,
+        }
+    }
+}
+
+/// Where among the principals to begin to look.
+fn anywhere() -> i64 {
+    let (high, _) = Uuid::new_v4().as_u64_pair();
+    // The version's four bits are always the same: these are not.
+    i64::from_ne_bytes(high.rotate_left(16).to_ne_bytes())
+}
+
+impl Store {
+    /// Takes the job whose turn it is: of the queue of the hinted one, by priority, and fairly
+    /// between principals.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn claim_best(&self, request: &TurnRequest<'_>) -> Result<Turn, Error> {
+        let columns = Columns::new(request.tools);
+        let mut again = false;
+        with_connection!(self, "claim_best", |connection| {
+            if std::mem::replace(&mut again, true)
+                && let Some(turn) = self.taken_before(connection, request).await?
+            {
+                return Ok(turn);
+            }
+            let connected_ms = self.connected_ms(connection);
+            let statement = connection.prepare_cached(sql!("claim_best")).await?;
+            let asked = Asked::new(self, request, connected_ms, TAKE);
+            let row = connection
+                .query_one(&statement, &asked.arguments(request, &columns))
+                .await?;
+            Ok(turn(&row, request.token))
+        })
+    }
+
+    /// After a lost reply the job may be this worker's already.
+    async fn taken_before(
+        &self,
+        connection: &Object,
+        request: &TurnRequest<'_>,
+    ) -> Result<Option<Turn>, Fault> {
+        let tools: Vec<&str> = request.tools.iter().map(|tool| tool.tool).collect();
+        let taken = connection.prepare_cached(sql!("claimed_as")).await?;
+        let taken = connection
+            .query_opt(&taken, &[&tools, &request.token])
+            .await?;
+        let Some(taken) = taken else { return Ok(None) };
+        let version = taken.get("tool_version");
+        let again = ClaimRequest {
+            id: TaskId::from_uuid(taken.get("id")),
+            tool: taken.get("tool"),
+            version,
+            resumes: &[version],
+            token: request.token,
+            worker: request.worker,
+        };
+        let statement = connection.prepare_cached(sql!("claim")).await?;
+        let row = self
+            .claim_named(connection, &statement, (&again, Limits::default(), 0))
+            .await?;
+        Ok(row.map(|row| Turn::Claimed {
+            claim: Box::new(claim(&row, request.token)),
+            version,
+        }))
+    }
+
+    /// Takes the next job of one limited tool (the only one of the request), if it has a slot.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn claim_slot(&self, request: &TurnRequest<'_>) -> Result<Turn, Error> {
+        let columns = Columns::new(request.tools);
+        let mut again = false;
+        with_connection!(self, "claim_slot", |connection| {
+            if std::mem::replace(&mut again, true)
+                && let Some(turn) = self.taken_before(connection, request).await?
+            {
+                return Ok(turn);
+            }
+            let connected_ms = self.connected_ms(connection);
+            let transaction = connection.transaction().await?;
+            for tool in &columns.tools {
+                lock_slots(&transaction, tool).await?;
+            }
+            let statement = transaction.prepare_cached(sql!("claim_best")).await?;
+            let asked = Asked::new(self, request, connected_ms, SURE);
+            let row = transaction
+                .query_one(&statement, &asked.arguments(request, &columns))
+                .await?;
+            transaction.commit().await?;
+            Ok(turn(&row, request.token))
+        })
+    }
+
+    /// The job that gets the next slot of a limited tool, if there is a slot: for a hint, when one
+    /// of its jobs has ended.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; the reconcile sweep then finds the job.
+    pub async fn next_waiting(
+        &self,
+        queue: &str,
+        tool: &Served<'_>,
+    ) -> Result<Option<Next>, Error> {
+        let tools = std::slice::from_ref(tool);
+        let columns = Columns::new(tools);
+        let request = TurnRequest {
+            hint: None,
+            queue,
+            tools,
+            token: Uuid::nil(),
+            worker: "",
+            oldest_first: false,
+        };
+        with_connection!(self, "next_waiting", |connection| {
+            let connected_ms = self.connected_ms(connection);
+            let statement = connection.prepare_cached(sql!("claim_best")).await?;
+            let asked = Asked::new(self, &request, connected_ms, LOOK);
+            let row = connection
+                .query_one(&statement, &asked.arguments(&request, &columns))
+                .await?;
+            let id: Option<Uuid> = row.get("best_id");
+            Ok(id.map(|id| Next {
+                id: TaskId::from_uuid(id),
+                tool: row.get("best_tool"),
+                version: row.get("served_version"),
+            }))
+        })
+    }
+}
+
+/// The other arguments of `claim_best.sql`.
+struct Asked {
+    hint: Option<Uuid>,
+    lease_ms: i64,
+    grace_ms: i64,
+    connected_ms: i64,
+    start: i64,
+    mode: &'static str,
+}
+
+impl Asked {
+    fn new(
+        store: &Store,
+        request: &TurnRequest<'_>,
+        connected_ms: i64,
+        mode: &'static str,
+    ) -> Self {
+        Self {
+            hint: request.hint.map(|id| *id.as_uuid()),
+            lease_ms: store.config.lease_ms(),
+            grace_ms: store.config.lease_grace_ms(),
+            connected_ms,
+            start: anywhere(),
+            mode,
+        }
+    }
+
+    fn arguments<'a>(
+        &'a self,
+        request: &'a TurnRequest<'_>,
+        columns: &'a Columns<'_>,
+    ) -> [&'a (dyn ToSql + Sync); 16] {
+        [
+            &self.hint,
+            &request.queue,
+            &columns.tools,
+            &columns.versions,
+            &columns.slots,
+            &columns.slots_each,
+            &columns.resume_tools,
+            &columns.resume_versions,
+            &request.token,
+            &self.lease_ms,
+            &self.grace_ms,
+            &self.connected_ms,
+            &request.worker,
+            &self.start,
+            &request.oldest_first,
+            &self.mode,
+        ]
+    }
+}
+
+fn turn(row: &Row, token: Uuid) -> Turn {
+    if row.get::<_, Option<Uuid>>("id").is_some() {
+        return Turn::Claimed {
+            claim: Box::new(claim(row, token)),
+            version: row.get("best_version"),
+        };
+    }
+    if row.get("named") {
+        return Turn::Named;
+    }
+    let tool: Option<String> = row.get("best_tool");
+    match tool {
+        Some(tool) => Turn::Limited {
+            tool,
+            queue: row.get("best_queue"),
+        },
+        None if row.get("busy") => Turn::Busy,
+        None => Turn::Nothing,
+    }
+}

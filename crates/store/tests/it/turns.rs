@@ -1,0 +1,264 @@
+//! Whose turn it is: priorities, and fairness between principals.
+
+use std::collections::BTreeSet;
+
+use protocol::TaskId;
+use store::{Created, Limits, Principal, Served, Store, ToolPolicy, Turn, TurnRequest, Write};
+use tokio::task::JoinSet;
+
+use crate::support::{self, NO_WORK, World, principal, token};
+
+pub fn served(tool: &str, limits: Limits) -> Served<'_> {
+    Served {
+        tool,
+        version: 1,
+        resumes: vec![1],
+        limits,
+    }
+}
+
+/// What a worker of these tools gets that has no hint.
+pub async fn next_of(store: &Store, queue: &str, tools: &[Served<'_>]) -> Turn {
+    let request = TurnRequest {
+        hint: None,
+        queue,
+        tools,
+        token: token(),
+        worker: "worker-1",
+        oldest_first: false,
+    };
+    store.claim_best(&request).await.unwrap()
+}
+
+pub async fn next(store: &Store) -> Option<store::Claim> {
+    match next_of(store, "default", &[served("report", Limits::default())]).await {
+        Turn::Claimed { claim, .. } => Some(*claim),
+        Turn::Nothing => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn flood(world: &World, owner: &Principal, policy: &ToolPolicy, jobs: usize) -> TaskId {
+    let mut last = None;
+    for _ in 0..jobs {
+        match support::create(&world.store, owner, policy, |_| ()).await {
+            Created::New(task) => last = Some(task.id),
+            other => panic!("{other:?}"),
+        }
+    }
+    last.unwrap()
+}
+
+async fn subjects(world: &World, jobs: usize) -> Vec<String> {
+    let mut subjects = Vec::new();
+    for _ in 0..jobs {
+        let claim = next(&world.store).await.unwrap();
+        subjects.push(claim.principal.subject.clone());
+    }
+    subjects
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_job_does_not_wait_for_a_flood_of_another_principal() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    flood(&world, &world.alice, &policy, 200).await;
+    // Half of the places are Alice's already.
+    assert_eq!(subjects(&world, 3).await, ["alice"; 3]);
+    flood(&world, &world.mallory, &policy, 1).await;
+    assert_eq!(subjects(&world, 2).await, ["mallory", "alice"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_are_shared_evenly_and_the_longest_waiting_goes_first() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    for subject in ["a", "b", "c"] {
+        flood(&world, &principal(subject), &policy, 30).await;
+    }
+    let mut got = subjects(&world, 12).await;
+    assert_eq!(got[..3], ["a", "b", "c"], "as they came");
+    got.sort_unstable();
+    let expected = [["a"; 4], ["b"; 4], ["c"; 4]].concat();
+    assert_eq!(got, expected);
+    // A job that ends makes room for its principal's next one.
+    let claim = next(&world.store).await.unwrap();
+    let subject = claim.principal.subject.clone();
+    let completed = world.store.complete(&claim, b"{}", NO_WORK).await;
+    assert_eq!(completed.unwrap(), Write::Done);
+    assert_eq!(subjects(&world, 1).await, [subject]);
+}
+
+/// More principals than are looked at for one claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_principals_each_gets_its_turn() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    for n in 0..60 {
+        flood(&world, &principal(&format!("p{n}")), &policy, 2).await;
+    }
+    let got = subjects(&world, 120).await;
+    let first: BTreeSet<&String> = got[..60].iter().collect();
+    // Those that are looked at are drawn by lot: nearly all are served once before any is twice.
+    assert!(first.len() >= 50, "{} of 60", first.len());
+    let all: BTreeSet<&String> = got.iter().collect();
+    assert_eq!(all.len(), 60);
+    assert!(next(&world.store).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_twenty_workers_each_gets_another_job() {
+    let world = World::new().await;
+    for subject in ["a", "b"] {
+        flood(&world, &principal(subject), &ToolPolicy::default(), 10).await;
+    }
+    let mut workers = JoinSet::new();
+    for _ in 0..30 {
+        let store = world.store.clone();
+        workers.spawn(async move {
+            loop {
+                let tools = [served("report", Limits::default())];
+                match next_of(&store, "default", &tools).await {
+                    Turn::Claimed { claim, .. } => return Some(claim.id()),
+                    Turn::Nothing => return None,
+                    Turn::Busy => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+    }
+    let got: Vec<TaskId> = workers.join_all().await.into_iter().flatten().collect();
+    let different: BTreeSet<TaskId> = got.iter().copied().collect();
+    assert_eq!((got.len(), different.len()), (20, 20));
+    let attempts = "SELECT count(*) FROM tasks WHERE attempt = 1 AND phase = 'running'";
+    assert_eq!(world.value(attempts).await.as_deref(), Some("20"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_higher_priority_goes_first_and_the_lower_one_is_not_forgotten() {
+    let world = World::new().await;
+    let of = |priority| ToolPolicy {
+        priority,
+        ..ToolPolicy::default()
+    };
+    let low = flood(&world, &world.alice, &of(-5), 1).await;
+    let middle = flood(&world, &world.alice, &of(0), 1).await;
+    flood(&world, &world.alice, &of(7), 3).await;
+    let tools = [served("report", Limits::default())];
+    let take = async |oldest_first| {
+        let request = TurnRequest {
+            hint: None,
+            queue: "default",
+            tools: &tools,
+            token: token(),
+            worker: "worker-1",
+            oldest_first,
+        };
+        match world.store.claim_best(&request).await.unwrap() {
+            Turn::Claimed { claim, .. } => claim.id(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = take(false).await;
+    assert_ne!((first, first), (low, middle));
+    assert_eq!(take(true).await, low, "it has waited longest");
+    assert_eq!(take(true).await, middle);
+    let rest = [take(false).await, take(false).await];
+    assert!(!rest.contains(&low) && !rest.contains(&middle));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_due_and_served_is_taken() {
+    let world = World::new().await;
+    let id = world.queued().await;
+    let tools = [served("report", Limits::default())];
+    let nothing = async |queue: &str, tools: &[Served<'_>]| {
+        let turn = next_of(&world.store, queue, tools).await;
+        assert!(matches!(turn, Turn::Nothing), "{turn:?}");
+    };
+    nothing("gpu", &tools).await;
+    nothing("default", &[served("other", Limits::default())]).await;
+    for (not, again) in [
+        ("run_at = now() + interval '1 hour'", "run_at = now()"),
+        (
+            "stop_requested_at = now(), stop_reason = 'cancelled'",
+            "stop_requested_at = NULL, stop_reason = NULL",
+        ),
+        (
+            "expires_at = now()",
+            "expires_at = now() + interval '1 hour'",
+        ),
+        (
+            "journaled = true, tool_version = 2",
+            "journaled = false, tool_version = 1",
+        ),
+    ] {
+        world.set(id, not).await;
+        nothing("default", &tools).await;
+        world.set(id, again).await;
+    }
+    world
+        .run("INSERT INTO tool_pauses (tool, jobs, changed_by) VALUES ('report', true, 'x')")
+        .await;
+    nothing("default", &tools).await;
+    world.run("DELETE FROM tool_pauses").await;
+    assert_eq!(next(&world.store).await.unwrap().id(), id);
+    assert!(next(&world.store).await.is_none());
+}
+
+/// A hint leads to the queue of its job, also where the tool's policy names another one by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_leads_to_its_jobs_queue() {
+    let world = World::new().await;
+    let policy = ToolPolicy {
+        queue: "old".to_owned(),
+        ..ToolPolicy::default()
+    };
+    let first = flood(&world, &world.alice, &policy, 1).await;
+    let hinted = flood(&world, &world.alice, &policy, 1).await;
+    let tools = [served("report", Limits::default())];
+    let request = TurnRequest {
+        hint: Some(hinted),
+        queue: "new",
+        tools: &tools,
+        token: token(),
+        worker: "worker-1",
+        oldest_first: false,
+    };
+    match world.store.claim_best(&request).await.unwrap() {
+        Turn::Claimed { claim, version } => {
+            assert_eq!((claim.id(), version), (first, 1));
+            assert_eq!(claim.queue, "old");
+        }
+        other => panic!("{other:?}"),
+    }
+    // A job that is to be taken over, or undone, is named, whatever else waits.
+    let lost = world.running().await;
+    world.lose_lease(lost.id()).await;
+    let request = TurnRequest {
+        hint: Some(lost.id()),
+        token: token(),
+        ..request
+    };
+    let turn = world.store.claim_best(&request).await.unwrap();
+    assert!(matches!(turn, Turn::Named), "{turn:?}");
+}
+
+/// What is locked is left to whoever is at it, and not said to be nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_job_is_no_reason_to_drop_its_hint() {
+    let world = World::new().await;
+    let id = world.queued().await;
+    let client = world.raw().await;
+    client
+        .batch_execute(&format!(
+            "BEGIN; SELECT FROM tasks WHERE id = '{id}' FOR UPDATE"
+        ))
+        .await
+        .unwrap();
+    let tools = [served("report", Limits::default())];
+    let turn = next_of(&world.store, "default", &tools).await;
+    assert!(matches!(turn, Turn::Busy), "{turn:?}");
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(next(&world.store).await.unwrap().id(), id);
+}
