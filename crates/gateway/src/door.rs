@@ -35,12 +35,12 @@ pub(crate) struct Door {
 
 impl Door {
     /// The door of a gateway that listens at `address`.
-    pub(crate) fn new(config: &Config, auth: &crate::auth::Config, address: SocketAddr) -> Self {
+    pub(crate) fn new(config: &Config, auth: Authenticator, address: SocketAddr) -> Self {
         let lower = |texts: &[String]| -> Vec<String> {
             texts.iter().map(|text| text.to_ascii_lowercase()).collect()
         };
         Self {
-            auth: Authenticator::new(auth, address, &config.path),
+            auth,
             path: config.path.clone(),
             loopback: address.ip().is_loopback(),
             hosts: lower(&config.allowed_hosts),
@@ -50,11 +50,19 @@ impl Door {
         }
     }
 
-    /// Judges the head of a request.
+    /// The public document that is asked for, if it is one: served to everybody, before a token can
+    /// be had (RFC 9728 §3.1).
+    pub(crate) fn document(&self, head: &Parts) -> Option<Bytes> {
+        let reads = matches!(head.method, Method::GET | Method::HEAD);
+        let document = || self.auth.document(head.uri.path());
+        reads.then(document).flatten()
+    }
+
+    /// Judges the head of a request; who sends it is judged next.
     ///
     /// # Errors
     /// With the first thing that is wrong.
-    pub(crate) fn enter(&self, head: &Parts) -> Result<Proven, Error> {
+    pub(crate) fn enter(&self, head: &Parts) -> Result<(), Error> {
         if head.uri.path() != self.path {
             return Err(Error::NoSuchPath);
         }
@@ -74,7 +82,16 @@ impl Door {
         let host = host(head);
         self.check_origin(&head.headers, host.as_deref())?;
         self.check_host(host.as_deref())?;
-        let proven = self.auth.authenticate(&head.headers)?;
+        Ok(())
+    }
+
+    /// Who sends a request, and whether its body may be read.
+    ///
+    /// # Errors
+    /// With the first thing that is wrong.
+    pub(crate) async fn admit(&self, head: &Parts) -> Result<Proven, Error> {
+        self.enter(head)?;
+        let proven = self.auth.authenticate(&head.headers).await?;
         if !is_json(&head.headers) {
             return Err(Error::ContentType);
         }
@@ -209,7 +226,7 @@ fn loopback_port(host: &str) -> Option<u16> {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
@@ -250,17 +267,16 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::metrics::Metrics;
 
     fn enter(address: &str, change: impl FnOnce(&mut HeaderMap)) -> Result<Proven, Error> {
         let config = Config {
             allowed_origins: vec!["https://App.example.com".to_owned()],
             ..Config::default()
         };
-        let door = Door::new(
-            &config,
-            &crate::auth::Config::default(),
-            address.parse().unwrap(),
-        );
+        let metrics = Metrics::prepared(&telemetry::Registry::new());
+        let auth = Authenticator::new(&crate::auth::Config::default(), "/mcp", metrics);
+        let door = Door::new(&config, auth.unwrap(), address.parse().unwrap());
         let mut request = Request::post("/mcp").body(()).unwrap();
         let headers = request.headers_mut();
         headers.insert(HOST, "127.0.0.1:3000".parse().unwrap());
@@ -269,7 +285,10 @@ mod tests {
             "application/json; charset=utf-8".parse().unwrap(),
         );
         change(headers);
-        door.enter(&request.into_parts().0)
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime
+            .unwrap()
+            .block_on(door.admit(&request.into_parts().0))
     }
 
     #[test]

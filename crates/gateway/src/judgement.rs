@@ -60,18 +60,20 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
         headers::check_param(param, arguments, one(&call.headers, &param.header)?)?;
     }
     if !caller.has_scopes(&policy.scopes) {
-        return Err(Error::Scope {
-            needed: policy.scopes.clone(),
-        });
+        // All that this call needs, so that the client asks for it at once.
+        let own = &shared.door.auth.scopes().call;
+        let tools = policy.scopes.iter().filter(|scope| !own.contains(scope));
+        let needed = own.iter().chain(tools).cloned().collect();
+        return Err(Error::Scope { needed });
     }
     if policy.task_support == TaskSupport::Required {
         caller.must_declare_tasks()?;
     }
-    let required = policy.required_capabilities.as_ref();
-    if let Some(missing) = required.and_then(|required| caller.capabilities.missing(required)) {
     if policy.task_support == TaskSupport::None && caller.wants_task() {
         return Err(Error::NeverTask(tool.spec.name().to_owned()));
     }
+    let required = policy.required_capabilities.as_ref();
+    if let Some(missing) = required.and_then(|required| caller.capabilities.missing(required)) {
         return Err(Error::Capability(missing));
     }
     let size_max = policy

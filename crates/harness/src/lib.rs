@@ -27,6 +27,7 @@ pub mod proxy;
 pub mod redis;
 pub mod sse;
 pub mod temp;
+pub mod tokens;
 pub mod user;
 pub mod wait;
 

@@ -17,7 +17,14 @@ const PREFIX_ALMOST: &str = "MCP_TASKS_";
 /// Between the parts of a setting's name, in variables.
 const SEPARATOR: &str = "__";
 /// Settings that are lists; in the environment their values are separated by commas.
-const LISTS: [&str; 4] = [
+const LISTS: [&str; 11] = [
+    "auth.scopes.list",
+    "auth.scopes.call",
+    "auth.scopes.resources",
+    "auth.scopes.prompts",
+    "auth.scopes.read",
+    "auth.scopes.update",
+    "auth.scopes.cancel",
     "tools.drills_resume",
     "gateway.request_state_keys",
     "gateway.allowed_hosts",

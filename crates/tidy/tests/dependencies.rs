@@ -26,7 +26,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("deadpool-postgres", &["store"]),
     ("redis", &["queue", "harness"]),
     ("hyper", &["gateway", "telemetry", "harness"]),
-    ("hyper-rustls", &["cron", "tools"]),
+    ("hyper-rustls", &["cron", "gateway", "tools"]),
     ("jsonschema", &["gateway", "tools"]),
     ("rmcp", &[]),
     ("tower", &["gateway"]),

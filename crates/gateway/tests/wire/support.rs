@@ -66,14 +66,29 @@ impl World {
     }
 
     pub async fn with(config: Config) -> World {
+        Self::guarded(config, gateway::auth::Config::default()).await
+    }
+
+    /// With this authentication.
+    pub async fn guarded(config: Config, auth: gateway::auth::Config) -> World {
         let database = harness::postgres::test_database(migrate).await.unwrap();
         let redis = Redis::temporary().await.unwrap();
         let url = database.url().to_owned();
-        Self::over(config, database, redis, &url).await
+        Self::begin((config, auth), database, redis, &url).await
     }
 
     /// `url` may lead to the database through a proxy.
     pub async fn over(config: Config, database: Database, redis: Redis, url: &str) -> World {
+        let auth = gateway::auth::Config::default();
+        Self::begin((config, auth), database, redis, url).await
+    }
+
+    async fn begin(
+        (config, auth): (Config, gateway::auth::Config),
+        database: Database,
+        redis: Redis,
+        url: &str,
+    ) -> World {
         let settings = store::Config {
             url: url.to_owned(),
             wait_max: 3 * SECOND,
@@ -102,7 +117,7 @@ impl World {
         let shutdown = CancellationToken::new();
         let gateway = Gateway::new(
             config,
-            gateway::auth::Config::default(),
+            auth,
             store,
             queue.clone(),
             &registry,
@@ -231,6 +246,35 @@ impl World {
     }
 }
 
+/// Why a gateway with this authentication does not start. It needs neither Postgres nor Redis for
+/// that.
+pub async fn refused_start(auth: gateway::auth::Config) -> gateway::Error {
+    let registry = Registry::new();
+    let store = store::Config {
+        url: "postgres://127.0.0.1:1/none".to_owned(),
+        ..store::Config::default()
+    };
+    let hints = queue::Config {
+        url: "redis://127.0.0.1:1".to_owned(),
+        ..queue::Config::default()
+    };
+    let gateway = Gateway::new(
+        config(),
+        auth,
+        Store::new(store, &registry).unwrap(),
+        Queue::new(hints, &registry).unwrap(),
+        &registry,
+        Health::new(&registry),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = match gateway {
+        Ok(gateway) => gateway,
+        Err(error) => return error,
+    };
+    let ran = gateway.run(listener, CancellationToken::new());
+    tokio::time::timeout(SOON, ran).await.unwrap().unwrap_err()
+}
+
 /// A result with one block of text.
 pub fn text(text: &str) -> Value {
     serde_json::from_slice(&CallToolResult::text(text).to_json()).unwrap()
@@ -273,6 +317,8 @@ fn tools() -> Vec<ToolSpec> {
     needs.policy.required_capabilities = json!({"sampling": {}}).as_object().cloned();
     let mut keyed = tool("keyed", Optional, zero);
     keyed.policy.idempotency_key_argument = Some("order".to_owned());
+    let mut scoped = tool("scoped", Optional, zero);
+    scoped.policy.scopes = vec!["reports:write".to_owned()];
     let mut small = tool("small", Optional, None);
     small.policy.argument_bytes_max = Some(64);
     let with_schema =
@@ -286,6 +332,7 @@ fn tools() -> Vec<ToolSpec> {
         asks,
         needs,
         keyed,
+        scoped,
         small,
         with_schema(
             "strict",

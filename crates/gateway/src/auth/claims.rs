@@ -1,0 +1,240 @@
+//! What a token says: for whom, by whom, until when, and about whom (RFC 7519 §4.1, RFC 7662 §2.2).
+//! A JWT's claims and an introspection's answer are judged alike.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use store::Principal;
+
+use super::config::Issuer;
+use super::scopes::is_scope;
+use super::{Proven, Refused, invalid};
+
+/// Of `sub` and of a tenant. (OpenID Connect Core §2 allows 255.)
+const NAME_BYTES_MAX: usize = 512;
+
+/// The claims of one token.
+pub(super) struct Claims {
+    registered: Registered,
+    all: Map<String, Value>,
+}
+
+/// Those that decide. A claim that occurs twice is refused, here, whoever's reader took which.
+#[derive(Deserialize)]
+struct Registered {
+    iss: Option<String>,
+    sub: Option<String>,
+    aud: Option<Audience>,
+    exp: Option<f64>,
+    nbf: Option<f64>,
+    /// The token may only be used with a proof of possession (RFC 7800).
+    cnf: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What claims are judged by.
+#[derive(Clone, Copy)]
+pub(super) struct Judge<'a> {
+    pub(super) resource: &'a str,
+    pub(super) issuer: &'a Issuer,
+    /// Seconds.
+    pub(super) leeway: i64,
+    /// Seconds since 1970.
+    pub(super) now: i64,
+}
+
+/// Whether claims come from a token or from its issuer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A JWT: it must say by whom it is and until when it holds.
+    Token,
+    /// An introspection, where the issuer has looked at those itself.
+    Introspection,
+}
+
+/// What a good token proves, and until when (seconds since 1970).
+pub(super) struct Judged {
+    pub(super) proven: Proven,
+    pub(super) until: Option<i64>,
+}
+
+impl Claims {
+    pub(super) fn read(json: &[u8]) -> Result<Self, Refused> {
+        let broken = |_| invalid("the claims of the access token are malformed");
+        Ok(Self {
+            registered: serde_json::from_slice(json).map_err(broken)?,
+            all: serde_json::from_slice(json).map_err(broken)?,
+        })
+    }
+
+    pub(super) fn issuer(&self) -> Option<&str> {
+        self.registered.iss.as_deref()
+    }
+
+    /// What the claims prove.
+    pub(super) fn judge(&self, by: Judge<'_>, origin: Origin) -> Result<Judged, Refused> {
+        let claims = &self.registered;
+        let is_token = origin == Origin::Token;
+        match claims.iss.as_deref() {
+            Some(issuer) if issuer == by.issuer.issuer => {}
+            None if !is_token => {}
+            _ => return Err(invalid("the access token is of another issuer")),
+        }
+        let for_us = match &claims.aud {
+            Some(Audience::One(one)) => one == by.resource,
+            Some(Audience::Many(many)) => many.iter().any(|one| one == by.resource),
+            None => false,
+        };
+        if !for_us {
+            return Err(invalid("the access token is not for this server"));
+        }
+        let until = claims.exp.map(|exp| moment(exp.floor()));
+        match until {
+            Some(until) if until.saturating_add(by.leeway) <= by.now => {
+                return Err(invalid("the access token has expired"));
+            }
+            None if is_token => return Err(invalid("the access token never expires")),
+            _ => {}
+        }
+        let begins = claims.nbf.map(|nbf| moment(nbf.ceil()));
+        if begins.is_some_and(|begins| begins.saturating_sub(by.leeway) > by.now) {
+            return Err(invalid("the access token is not valid yet"));
+        }
+        if claims.cnf.is_some() {
+            return Err(invalid(
+                "the access token needs a proof of possession, which is not served",
+            ));
+        }
+        let subject = claims.sub.as_deref().filter(|sub| is_name(sub));
+        let subject = subject.ok_or_else(|| invalid("the access token names no subject"))?;
+        let principal = Principal::verified(
+            by.issuer.issuer.clone(),
+            subject.to_owned(),
+            self.tenant(by.issuer)?,
+        );
+        Ok(Judged {
+            proven: Proven {
+                principal,
+                scopes: Some(self.scopes(by.issuer)),
+            },
+            until: until.map(|until| until.saturating_add(by.leeway)),
+        })
+    }
+
+    fn tenant(&self, issuer: &Issuer) -> Result<Option<String>, Refused> {
+        if issuer.tenant_claim.is_empty() {
+            return Ok(None);
+        }
+        match self.all.get(&issuer.tenant_claim) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(tenant)) if is_name(tenant) => Ok(Some(tenant.clone())),
+            Some(_) => Err(invalid("the tenant in the access token is malformed")),
+        }
+    }
+
+    fn scopes(&self, issuer: &Issuer) -> Vec<String> {
+        let mut scopes = Vec::new();
+        for name in &issuer.scope_claims {
+            match self.all.get(name) {
+                Some(Value::String(text)) => scopes.extend(text.split(' ').map(str::to_owned)),
+                Some(Value::Array(list)) => {
+                    scopes.extend(list.iter().filter_map(Value::as_str).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+        scopes.retain(|scope| is_scope(scope));
+        scopes.sort();
+        scopes.dedup();
+        scopes
+    }
+}
+
+/// Seconds since 1970, of whatever number; what is none lies in the past.
+fn moment(seconds: f64) -> i64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the cast saturates, and NaN is 0: long ago"
+    )]
+    let moment = seconds as i64;
+    moment
+}
+
+/// A name that Postgres can keep and a log can show.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn judge_as(claims: &Value, origin: Origin) -> Result<Judged, Refused> {
+        let issuer = Issuer {
+            issuer: "https://id".to_owned(),
+            tenant_claim: "org".to_owned(),
+            ..Issuer::default()
+        };
+        let by = Judge {
+            resource: "https://us/mcp",
+            issuer: &issuer,
+            leeway: 30,
+            now: NOW,
+        };
+        Claims::read(claims.to_string().as_bytes())?.judge(by, origin)
+    }
+
+    fn with(change: impl FnOnce(&mut Value)) -> Result<Judged, Refused> {
+        let mut claims = json!({"iss": "https://id", "sub": "alice", "aud": "https://us/mcp",
+                                "exp": NOW + 60});
+        change(&mut claims);
+        judge_as(&claims, Origin::Token)
+    }
+
+    #[test]
+    fn a_good_token_proves_who_calls() {
+        let judged = with(|claims| {
+            claims["org"] = json!("acme");
+            claims["scope"] = json!("b a  b");
+            claims["scp"] = json!(["c", "a b", 7]);
+        });
+        let judged = judged.unwrap_or_else(|refused| panic!("{refused:?}"));
+        let principal = judged.proven.principal;
+        assert_eq!(
+            (principal.issuer.as_str(), principal.subject.as_str()),
+            ("https://id", "alice")
+        );
+        assert_eq!(principal.tenant.as_deref(), Some("acme"));
+        assert_eq!(judged.proven.scopes.unwrap(), ["a", "b", "c"]);
+        assert_eq!(judged.until, Some(NOW + 90));
+    }
+
+    #[test]
+    fn times_have_their_edges() {
+        let exp = |exp: Value| with(|claims| claims["exp"] = exp).is_ok();
+        assert!(exp(json!(NOW - 29)) && exp(json!(1e300)) && exp(json!(f64::from(u32::MAX))));
+        assert!(!exp(json!(NOW - 30)) && !exp(json!(-1)) && !exp(json!(0)));
+        assert!(!exp(json!("1900000000")) && !exp(json!(null)) && !exp(json!(true)));
+        let nbf = |nbf: Value| with(|claims| claims["nbf"] = nbf).is_ok();
+        assert!(nbf(json!(NOW + 30)) && nbf(json!(0)) && nbf(json!(-1e300)));
+        assert!(!nbf(json!(NOW + 31)) && !nbf(json!(1e300)) && !nbf(json!("0")));
+    }
+
+    #[test]
+    fn an_introspection_may_leave_out_what_the_issuer_looked_at() {
+        let short = json!({"active": true, "sub": "alice", "aud": ["x", "https://us/mcp"]});
+        assert!(judge_as(&short, Origin::Introspection).is_ok());
+        assert!(judge_as(&short, Origin::Token).is_err());
+        let other = json!({"iss": "https://other", "sub": "alice", "aud": "https://us/mcp"});
+        assert!(judge_as(&other, Origin::Introspection).is_err());
+    }
+}

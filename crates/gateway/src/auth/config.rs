@@ -1,0 +1,439 @@
+//! `[auth]`: who may call, and how they prove it.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Uri;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::jwk::Algorithm;
+use super::scopes::Scopes;
+
+/// Clocks that differ more than that are to be mended.
+const LEEWAY_MAX: Duration = Duration::from_secs(300);
+
+/// `[auth]`: who may call, and how they prove it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// How callers prove who they are.
+    pub mode: Mode,
+    /// The canonical URI of this server, as clients name it when they ask for a token (RFC 8707),
+    /// such as `https://mcp.example.com/mcp`. A token's `aud` must hold it, exactly. Needed by
+    /// access tokens.
+    pub resource: String,
+    /// Where clients find the protected resource metadata (RFC 9728), as a 401 tells them.
+    /// Empty: the well-known place that belongs to `auth.resource`.
+    pub resource_metadata: String,
+    /// Authorization servers whose access tokens are believed (see `docs/authentication.md`), each
+    /// with its `issuer`.
+    pub issuers: Vec<Issuer>,
+    /// A file with the hashes of API keys, for machines. Read again when it changes.
+    pub api_keys_file: Option<PathBuf>,
+    /// Scopes that methods need beyond those of the tool.
+    pub scopes: Scopes,
+    /// By how much an issuer's clock may differ from ours. At most 5m.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub leeway: Duration,
+    /// Tokens whose check is remembered until they expire.
+    pub tokens_cached_max: usize,
+    /// How often an issuer's keys are read again. Tokens of a key that was withdrawn are refused
+    /// from then on.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub keys_refresh: Duration,
+    /// For how long an issuer's last keys are believed while it does not answer.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub keys_age_max: Duration,
+    /// After an issuer was asked for a key that it does not have, or could not be asked: how long
+    /// until it is asked again.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub keys_cooldown: Duration,
+    /// How long an issuer may take for one answer.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub issuer_timeout: Duration,
+    /// Certificates (PEM) of the authorities that issuers' certificates are signed by; empty: those
+    /// that Mozilla trusts.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// How callers prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Not at all: the bearer token is the caller's name, and no token is `anonymous`. For
+    /// development; refused on anything but a loopback address.
+    #[default]
+    Dev,
+    /// By an access token of one of the issuers, or by an API key.
+    Tokens,
+}
+
+/// One authorization server (`[[auth.issuers]]`).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Issuer {
+    /// Its issuer identifier, exactly as in `iss` of its tokens.
+    pub issuer: String,
+    /// Where its keys are (JWKS). Empty: as its metadata says (RFC 8414, or OpenID Connect
+    /// Discovery).
+    pub jwks_url: String,
+    /// A file with its keys (JWKS), for an issuer that is not asked at all.
+    pub jwks_file: Option<PathBuf>,
+    /// Algorithms that its tokens may be signed by; asymmetric ones only.
+    pub algorithms: Vec<Algorithm>,
+    /// Claims that hold scopes, as text with spaces or as a list.
+    pub scope_claims: Vec<String>,
+    /// The claim that names the caller's tenant; empty: none does.
+    pub tenant_claim: String,
+    /// Where its opaque tokens are introspected (RFC 7662); empty: it has none.
+    pub introspection_url: String,
+    /// Who we are there.
+    pub introspection_client_id: String,
+    /// A file with our secret there. Read for every request, so it may change.
+    pub introspection_secret_file: Option<PathBuf>,
+    /// For how long an introspection is believed, at most. 0: every request asks.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub introspection_cache: Duration,
+    /// Its JWTs are introspected as well, so that a revoked one is refused.
+    pub introspect_jwts: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            resource: String::new(),
+            resource_metadata: String::new(),
+            issuers: Vec::new(),
+            api_keys_file: None,
+            scopes: Scopes::default(),
+            leeway: Duration::from_secs(30),
+            tokens_cached_max: 10_000,
+            keys_refresh: Duration::from_secs(300),
+            keys_age_max: Duration::from_secs(24 * 3600),
+            keys_cooldown: Duration::from_secs(10),
+            issuer_timeout: Duration::from_secs(5),
+            ca_file: None,
+        }
+    }
+}
+
+impl Default for Issuer {
+    fn default() -> Self {
+        Self {
+            issuer: String::new(),
+            jwks_url: String::new(),
+            jwks_file: None,
+            algorithms: Algorithm::ALL.to_vec(),
+            scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
+            tenant_claim: String::new(),
+            introspection_url: String::new(),
+            introspection_client_id: String::new(),
+            introspection_secret_file: None,
+            introspection_cache: Duration::from_secs(30),
+            introspect_jwts: false,
+        }
+    }
+}
+
+impl Config {
+    /// Everything wrong with these settings for a gateway at `bind`.
+    #[must_use]
+    pub fn validate(&self, bind: SocketAddr) -> Vec<String> {
+        match self.mode {
+            Mode::Dev if !bind.ip().is_loopback() => vec![format!(
+                "auth.mode: \"dev\" believes every caller, so gateway.bind must be a loopback \
+                 address, not {bind}"
+            )],
+            Mode::Dev => Vec::new(),
+            Mode::Tokens => self.check_tokens(),
+        }
+    }
+
+    fn check_tokens(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.issuers.is_empty() && self.api_keys_file.is_none() {
+            problems.push(
+                "auth.mode: \"tokens\" needs [[auth.issuers]] or auth.api_keys_file: else nobody \
+                 could call"
+                    .to_owned(),
+            );
+        }
+        if self.resource.is_empty() && !self.issuers.is_empty() {
+            problems.push(
+                "auth.resource: must be set: access tokens are for this server only if they name it"
+                    .to_owned(),
+            );
+        }
+        if !self.resource.is_empty()
+            && let Err(problem) = resource(&self.resource)
+        {
+            problems.push(format!("auth.resource: {problem}"));
+        }
+        if !self.resource_metadata.is_empty()
+            && let Err(problem) = fetchable(&self.resource_metadata)
+        {
+            problems.push(format!("auth.resource_metadata: {problem}"));
+        }
+        let mut seen = HashSet::new();
+        for (place, issuer) in self.issuers.iter().enumerate() {
+            let at = format!("auth.issuers[{place}]");
+            issuer.check(&at, &mut problems);
+            if !seen.insert(&issuer.issuer) {
+                problems.push(format!("{at}.issuer: {} is listed twice", issuer.issuer));
+            }
+        }
+        if self.leeway > LEEWAY_MAX {
+            problems.push(format!(
+                "auth.leeway: {:?} is longer than {LEEWAY_MAX:?}: mend the clocks",
+                self.leeway
+            ));
+        }
+        for (name, value) in [
+            ("keys_refresh", self.keys_refresh),
+            ("keys_cooldown", self.keys_cooldown),
+            ("issuer_timeout", self.issuer_timeout),
+        ] {
+            if value.is_zero() {
+                problems.push(format!("auth.{name}: must be above 0"));
+            }
+        }
+        if self.keys_age_max < self.keys_refresh {
+            problems.push(format!(
+                "auth.keys_age_max: {:?} is shorter than auth.keys_refresh ({:?})",
+                self.keys_age_max, self.keys_refresh
+            ));
+        }
+        if self.tokens_cached_max == 0 {
+            problems.push("auth.tokens_cached_max: must be at least 1".to_owned());
+        }
+        problems.extend(self.scopes.problems());
+        problems
+    }
+}
+
+impl Issuer {
+    fn check(&self, at: &str, problems: &mut Vec<String>) {
+        let mut wrong = |field: &str, problem: &str| {
+            problems.push(format!("{at}.{field}: {problem}"));
+        };
+        match fetchable(&self.issuer) {
+            Err(problem) => wrong("issuer", &problem),
+            // RFC 8414 §2.
+            Ok(uri) if uri.query().is_some() || self.issuer.contains('#') => {
+                wrong("issuer", "has a query or a fragment");
+            }
+            Ok(_) => {}
+        }
+        for (field, url) in [
+            ("jwks_url", &self.jwks_url),
+            ("introspection_url", &self.introspection_url),
+        ] {
+            if !url.is_empty()
+                && let Err(problem) = fetchable(url)
+            {
+                wrong(field, &problem);
+            }
+        }
+        if !self.jwks_url.is_empty() && self.jwks_file.is_some() {
+            wrong("jwks_file", "jwks_url is set, too");
+        }
+        if self.algorithms.is_empty() {
+            wrong("algorithms", "must name at least one");
+        }
+        let introspects = !self.introspection_url.is_empty();
+        if introspects && self.introspection_client_id.is_empty() {
+            wrong(
+                "introspection_client_id",
+                "must be set: only clients may introspect",
+            );
+        }
+        if introspects && self.introspection_secret_file.is_none() {
+            wrong(
+                "introspection_secret_file",
+                "must be set: only clients may introspect",
+            );
+        }
+        if self.introspect_jwts && !introspects {
+            wrong("introspect_jwts", "introspection_url is not set");
+        }
+    }
+}
+
+/// A URL that we may ask: what comes over an open way could be anybody's.
+pub(crate) fn fetchable(url: &str) -> Result<Uri, String> {
+    let uri: Uri = url
+        .parse()
+        .map_err(|_| format!("{url:?} is not a URL such as https://id.example.com"))?;
+    let host = uri.host().unwrap_or_default();
+    let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+    if host.is_empty() || authority.contains('@') {
+        return Err(format!(
+            "{url:?} is not a URL such as https://id.example.com"
+        ));
+    }
+    match uri.scheme_str() {
+        Some("https") => Ok(uri),
+        Some("http") if is_loopback(host) => Ok(uri),
+        _ => Err(format!(
+            "{url:?} must begin with https:// (http:// only on loopback)"
+        )),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.eq_ignore_ascii_case("localhost")
+        || bare
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// A canonical server URI (MCP 2026-07-28 §Authorization, RFC 8707 §2).
+fn resource(text: &str) -> Result<(), String> {
+    let uri = fetchable(text)?;
+    let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+    if text.contains('#') || uri.query().is_some() {
+        return Err(format!("{text:?} has a query or a fragment"));
+    }
+    if authority.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Err(format!("{text:?} must have its host in lower case"));
+    }
+    if text.ends_with('/') {
+        return Err(format!(
+            "{text:?} ends with /: clients name servers without it"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens() -> Config {
+        Config {
+            mode: Mode::Tokens,
+            resource: "https://mcp.example.com/mcp".to_owned(),
+            issuers: vec![Issuer {
+                issuer: "https://id.example.com/realms/a".to_owned(),
+                ..Issuer::default()
+            }],
+            ..Config::default()
+        }
+    }
+
+    fn bind() -> SocketAddr {
+        SocketAddr::from(([0, 0, 0, 0], 1))
+    }
+
+    #[test]
+    fn development_stays_on_loopback() {
+        let config = Config::default();
+        let own = SocketAddr::from(([127, 0, 0, 1], 1));
+        assert!(config.validate(own).is_empty());
+        assert!(config.validate(SocketAddr::from(([0; 8], 1))).len() == 1);
+        let problems = config.validate(bind());
+        assert!(problems[0].starts_with("auth.mode: "), "{problems:?}");
+    }
+
+    #[test]
+    fn tokens_are_checked_on_any_address() {
+        assert_eq!(tokens().validate(bind()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let mut config = tokens();
+        config.leeway = Duration::from_secs(301);
+        config.keys_cooldown = Duration::ZERO;
+        config.keys_age_max = Duration::from_secs(1);
+        config.tokens_cached_max = 0;
+        config.resource = "https://mcp.example.com/mcp/".to_owned();
+        config.resource_metadata = "http://mcp.example.com/x".to_owned();
+        config.scopes.call = vec!["two words".to_owned()];
+        config.issuers.push(config.issuers[0].clone());
+        config.issuers.push(Issuer {
+            issuer: "http://id.example.com".to_owned(),
+            jwks_url: "ftp://x".to_owned(),
+            jwks_file: Some("x".into()),
+            algorithms: Vec::new(),
+            introspection_url: "https://id.example.com/introspect".to_owned(),
+            ..Issuer::default()
+        });
+        config.issuers.push(Issuer {
+            issuer: "https://user@id.example.com".to_owned(),
+            introspect_jwts: true,
+            ..Issuer::default()
+        });
+        let problems = config.validate(bind());
+        for field in [
+            "resource",
+            "resource_metadata",
+            "issuers[1].issuer",
+            "issuers[2].issuer",
+            "issuers[2].jwks_url",
+            "issuers[2].jwks_file",
+            "issuers[2].algorithms",
+            "issuers[2].introspection_client_id",
+            "issuers[2].introspection_secret_file",
+            "issuers[3].issuer",
+            "issuers[3].introspect_jwts",
+            "leeway",
+            "keys_cooldown",
+            "keys_age_max",
+            "tokens_cached_max",
+            "scopes.call",
+        ] {
+            let named = |problem: &String| problem.starts_with(&format!("auth.{field}:"));
+            assert!(problems.iter().any(named), "{field}: {problems:#?}");
+        }
+        assert_eq!(problems.len(), 16, "{problems:#?}");
+    }
+
+    #[test]
+    fn nobody_could_call() {
+        let config = Config {
+            mode: Mode::Tokens,
+            ..Config::default()
+        };
+        assert!(config.validate(bind())[0].starts_with("auth.mode:"));
+        let keys = Config {
+            api_keys_file: Some("keys.toml".into()),
+            ..config
+        };
+        assert!(keys.validate(bind()).is_empty(), "keys name no audience");
+    }
+
+    #[test]
+    fn only_safe_ways_are_asked() {
+        for good in [
+            "https://id.example.com",
+            "http://127.0.0.1:8080/x",
+            "http://[::1]:1",
+            "http://localhost",
+        ] {
+            assert!(fetchable(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://id.example.com",
+            "http://127.0.0.1.evil.example",
+            "http://localhost.evil.example",
+            "https://",
+            "id.example.com",
+            "file:///etc/passwd",
+            "",
+        ] {
+            assert!(fetchable(bad).is_err(), "{bad}");
+        }
+    }
+}

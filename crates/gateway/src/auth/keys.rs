@@ -1,0 +1,341 @@
+//! The keys of one issuer: read in the background, looked for at once when a token names one that is
+//! not known, and believed for a while when the issuer does not answer.
+//!
+//! One loop does all the asking, so there is one request at a time whatever arrives. Callers say that
+//! they miss a key and wait for the end of the next look; between two looks for missing keys lies the
+//! cooldown, so that tokens with made-up names cost the issuer nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use serde::Deserialize;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::config::{Config, Issuer, fetchable};
+use super::fetch::Client;
+use super::jwk::{Algorithm, Key, KeySet};
+use crate::metrics::Metrics;
+
+/// A file is looked at so often.
+const FILE_REFRESH: Duration = Duration::from_secs(5);
+/// Between two attempts while the issuer does not answer.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Where the keys of one issuer come from, and the last that came.
+pub(super) struct Keys {
+    issuer: String,
+    source: Source,
+    client: Client,
+    times: Times,
+    state: watch::Sender<State>,
+    missed: Notify,
+    metrics: Metrics,
+}
+
+enum Source {
+    File(PathBuf),
+    Url(Uri),
+    /// As the issuer's metadata says.
+    Metadata(Vec<Uri>),
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    refresh: Duration,
+    age_max: Duration,
+    cooldown: Duration,
+    /// How long a caller waits for a look.
+    wait: Duration,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    keys: KeySet,
+    /// When they came.
+    read_at: Option<Instant>,
+    /// The last look failed.
+    failing: bool,
+    looks: u64,
+    /// When a look ended that failed, or that a missing key led to.
+    cooling_since: Option<Instant>,
+}
+
+/// Why there is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// The issuer has none of that name, for that algorithm.
+    Unknown,
+    /// The issuer cannot be asked: whether the token is good is not known.
+    Unavailable,
+}
+
+impl Keys {
+    /// `None` if the issuer's tokens are all introspected.
+    pub(super) fn new(config: &Config, issuer: &Issuer, client: Client, metrics: Metrics) -> Self {
+        let source = match (&issuer.jwks_file, issuer.jwks_url.as_str()) {
+            (Some(file), _) => Source::File(file.clone()),
+            (None, "") => Source::Metadata(metadata_urls(&issuer.issuer)),
+            (None, url) => Source::Url(fetchable(url).expect("the settings were validated")),
+        };
+        let refresh = match source {
+            Source::File(_) => FILE_REFRESH.min(config.keys_refresh),
+            Source::Url(_) | Source::Metadata(_) => config.keys_refresh,
+        };
+        Self {
+            issuer: issuer.issuer.clone(),
+            source,
+            client,
+            times: Times {
+                refresh,
+                age_max: config.keys_age_max,
+                cooldown: config.keys_cooldown,
+                // Metadata first, then the keys: two answers, and a little for ourselves.
+                wait: config.issuer_timeout * 2 + Duration::from_millis(500),
+            },
+            state: watch::Sender::new(State::default()),
+            missed: Notify::new(),
+            metrics,
+        }
+    }
+
+    /// The key that a token names.
+    pub(super) async fn find(
+        &self,
+        kid: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Arc<Key>, Missing> {
+        let mut states = self.state.subscribe();
+        let looks = {
+            let state = states.borrow();
+            if let Some(found) = self.among(&state, kid, algorithm) {
+                return found;
+            }
+            if !self.may_look(&state) {
+                return Err(self.missing(&state));
+            }
+            state.looks
+        };
+        self.missed.notify_one();
+        let looked = states.wait_for(|state| state.looks > looks);
+        match tokio::time::timeout(self.times.wait, looked).await {
+            Ok(Ok(state)) => self
+                .among(&state, kid, algorithm)
+                .unwrap_or_else(|| Err(self.missing(&state))),
+            Ok(Err(_)) | Err(_) => Err(Missing::Unavailable),
+        }
+    }
+
+    /// Whether a key is still believed.
+    pub(super) fn holds(&self, print: &[u8; 32]) -> bool {
+        let state = self.state.borrow();
+        self.believes(&state) && state.keys.holds(print)
+    }
+
+    /// What is known already; `None` if a look could help.
+    fn among(
+        &self,
+        state: &State,
+        kid: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Option<Result<Arc<Key>, Missing>> {
+        if !self.believes(state) {
+            return None;
+        }
+        match state.keys.find(kid, algorithm) {
+            Some(key) => Some(Ok(key)),
+            // It is there, and for something else.
+            None if state.keys.names(kid) => Some(Err(Missing::Unknown)),
+            None => None,
+        }
+    }
+
+    fn believes(&self, state: &State) -> bool {
+        let age = state.read_at.map(|at| at.elapsed());
+        age.is_some_and(|age| age <= self.times.age_max)
+    }
+
+    fn missing(&self, state: &State) -> Missing {
+        if state.failing || !self.believes(state) {
+            Missing::Unavailable
+        } else {
+            Missing::Unknown
+        }
+    }
+
+    fn may_look(&self, state: &State) -> bool {
+        let cooled = state.cooling_since.map(|at| at.elapsed());
+        cooled.is_none_or(|cooled| cooled >= self.times.cooldown)
+    }
+
+    /// Reads the keys, again and again, until `end`.
+    pub(super) async fn keep(&self, end: &CancellationToken) {
+        let mut for_missing = false;
+        loop {
+            let read = tokio::select! {
+                read = self.read() => read,
+                () = end.cancelled() => return,
+            };
+            let failed = read.is_err();
+            self.look_ended(read, for_missing);
+            let pause = if failed {
+                RETRY.min(self.times.refresh)
+            } else {
+                self.times.refresh
+            };
+            let due = tokio::time::sleep(pause);
+            tokio::pin!(due);
+            for_missing = loop {
+                tokio::select! {
+                    () = &mut due => break false,
+                    () = self.missed.notified() => {
+                        // Who missed a key while it was being looked for has its answer.
+                        if self.may_look(&self.state.borrow()) {
+                            break true;
+                        }
+                    }
+                    () = end.cancelled() => return,
+                }
+            };
+        }
+    }
+
+    fn look_ended(&self, read: Result<KeySet, String>, for_missing: bool) {
+        let outcome = if read.is_ok() { "ok" } else { "failed" };
+        let kind = match self.source {
+            Source::File(_) => "file",
+            Source::Url(_) | Source::Metadata(_) => "keys",
+        };
+        let labels = [kind, outcome];
+        self.metrics
+            .issuer_requests
+            .with_label_values(&labels)
+            .inc();
+        self.state.send_modify(|state| {
+            state.looks += 1;
+            if for_missing || read.is_err() {
+                state.cooling_since = Some(Instant::now());
+            }
+            match read {
+                Ok(keys) => {
+                    if state.failing || state.read_at.is_none() {
+                        tracing::info!(issuer = self.issuer, keys = keys.len(), "keys read");
+                    }
+                    state.keys = keys;
+                    state.read_at = Some(Instant::now());
+                    state.failing = false;
+                }
+                Err(error) => {
+                    if !state.failing {
+                        tracing::warn!(
+                            issuer = self.issuer,
+                            error,
+                            "the issuer's keys cannot be read; known ones are believed on"
+                        );
+                    }
+                    state.failing = true;
+                }
+            }
+        });
+    }
+
+    /// Asks once.
+    pub(super) async fn read(&self) -> Result<KeySet, String> {
+        let (place, json) = match &self.source {
+            Source::File(file) => {
+                let place = file.display().to_string();
+                let read = tokio::fs::read(file).await;
+                let json = read.map_err(|error| format!("{place}: {error}"))?;
+                (place, json.into())
+            }
+            Source::Url(url) => (url.to_string(), self.client.get(url).await?),
+            Source::Metadata(places) => {
+                let url = self.discover(places).await?;
+                (url.to_string(), self.client.get(&url).await?)
+            }
+        };
+        KeySet::read(&json).map_err(|problem| format!("{place} {problem}"))
+    }
+
+    /// Where the issuer says that its keys are.
+    async fn discover(&self, places: &[Uri]) -> Result<Uri, String> {
+        #[derive(Deserialize)]
+        struct Metadata {
+            issuer: String,
+            jwks_uri: Option<String>,
+        }
+        let mut problems = Vec::new();
+        for place in places {
+            let json = match self.client.get(place).await {
+                Ok(json) => json,
+                Err(problem) => {
+                    problems.push(problem);
+                    continue;
+                }
+            };
+            let read = serde_json::from_slice(&json);
+            let metadata: Metadata =
+                read.map_err(|error| format!("{place} is no metadata: {error}"))?;
+            // RFC 8414 §3.3: else another's metadata could be put in its place.
+            if metadata.issuer != self.issuer {
+                return Err(format!(
+                    "{place} is of another issuer: {:?}",
+                    metadata.issuer
+                ));
+            }
+            let uri = metadata
+                .jwks_uri
+                .ok_or_else(|| format!("{place} names no jwks_uri"))?;
+            return fetchable(&uri).map_err(|problem| format!("{place}: jwks_uri: {problem}"));
+        }
+        Err(problems.join("; "))
+    }
+}
+
+/// Where metadata of an issuer may be: RFC 8414 §3.1 first, then OpenID Connect Discovery §4, whose
+/// suffix follows the whole issuer.
+fn metadata_urls(issuer: &str) -> Vec<Uri> {
+    let issuer = issuer.trim_end_matches('/');
+    let start = issuer.find("://").map_or(0, |at| at + 3);
+    let path = issuer[start..]
+        .find('/')
+        .map_or(issuer.len(), |at| start + at);
+    let (origin, path) = issuer.split_at(path);
+    let urls = [
+        format!("{origin}/.well-known/oauth-authorization-server{path}"),
+        format!("{origin}/.well-known/openid-configuration{path}"),
+        format!("{issuer}/.well-known/openid-configuration"),
+    ];
+    let mut places: Vec<Uri> = urls.iter().filter_map(|url| url.parse().ok()).collect();
+    places.dedup();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_has_its_places() {
+        let places =
+            |issuer| -> Vec<String> { metadata_urls(issuer).iter().map(Uri::to_string).collect() };
+        assert_eq!(
+            places("https://id.example.com/realms/a"),
+            [
+                "https://id.example.com/.well-known/oauth-authorization-server/realms/a",
+                "https://id.example.com/.well-known/openid-configuration/realms/a",
+                "https://id.example.com/realms/a/.well-known/openid-configuration",
+            ]
+        );
+        assert_eq!(
+            places("https://id.example.com/"),
+            [
+                "https://id.example.com/.well-known/oauth-authorization-server",
+                "https://id.example.com/.well-known/openid-configuration",
+            ]
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! From a token to a principal: an API key, a JWT, or an opaque token that its issuer knows.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::api_keys::{self, ApiKeys};
+use super::cache::{self, Cache, Hash};
+use super::claims::{Claims, Judge, Judged, Origin};
+use super::config::{self, Config};
+use super::fetch::Client;
+use super::introspection::{Introspection, REFUSED_FOR, not_active};
+use super::jws::{self, Jws};
+use super::keys::{Keys, Missing};
+use super::{Proven, Refused, clock, invalid, unavailable};
+use crate::metrics::Metrics;
+
+/// Checks tokens.
+pub(super) struct Tokens {
+    resource: String,
+    leeway: i64,
+    issuers: Vec<Issuer>,
+    api_keys: Option<ApiKeys>,
+    known: Cache<Known>,
+    metrics: Metrics,
+}
+
+struct Issuer {
+    config: config::Issuer,
+    /// `None`: all its tokens are introspected.
+    keys: Option<Keys>,
+    introspection: Option<Introspection>,
+}
+
+/// What is remembered of a token.
+#[derive(Clone)]
+struct Known {
+    worth: Result<Arc<Proven>, Refused>,
+    /// Seconds since 1970, as the token says.
+    until: Option<i64>,
+    /// After an introspection.
+    ask_again: Option<Instant>,
+    /// Which of the issuers, and by which key it was signed.
+    signed: Option<(usize, [u8; 32])>,
+}
+
+impl Tokens {
+    /// # Errors
+    /// What files lack.
+    pub(super) fn new(config: &Config, metrics: Metrics) -> Result<Self, Vec<String>> {
+        let client = Client::new(config.issuer_timeout, config.ca_file.as_deref())
+            .map_err(|problem| vec![format!("auth.ca_file: {problem}")])?;
+        let issuers = config.issuers.iter().map(|issuer| Issuer {
+            keys: (!issuer.introspect_jwts)
+                .then(|| Keys::new(config, issuer, client.clone(), metrics.clone())),
+            introspection: Introspection::new(issuer, client.clone(), metrics.clone()),
+            config: issuer.clone(),
+        });
+        Ok(Self {
+            resource: config.resource.clone(),
+            leeway: i64::try_from(config.leeway.as_secs()).unwrap_or_default(),
+            issuers: issuers.collect(),
+            api_keys: config
+                .api_keys_file
+                .as_deref()
+                .map(ApiKeys::load)
+                .transpose()?,
+            known: Cache::new(config.tokens_cached_max),
+            metrics,
+        })
+    }
+
+    /// Keeps keys fresh until `end`.
+    pub(super) async fn keep(&self, end: &CancellationToken) {
+        let issuers = self
+            .issuers
+            .iter()
+            .filter_map(|issuer| issuer.keys.as_ref());
+        let issuers = join_all(issuers.map(|keys| keys.keep(end)));
+        let api_keys = async {
+            if let Some(keys) = &self.api_keys {
+                keys.keep(end).await;
+            }
+        };
+        tokio::join!(issuers, api_keys);
+    }
+
+    /// Whose token it is.
+    pub(super) async fn verify(&self, token: &str) -> Result<Proven, Refused> {
+        let (kind, verified) = self.check(token).await;
+        let outcome = match &verified {
+            Ok(_) => "accepted",
+            Err(Refused::Unauthorized { .. }) => "refused",
+            Err(Refused::Unavailable { .. }) => "unavailable",
+        };
+        self.metrics
+            .tokens
+            .with_label_values(&[kind, outcome])
+            .inc();
+        verified
+    }
+
+    async fn check(&self, token: &str) -> (&'static str, Result<Proven, Refused>) {
+        let hash = cache::hash(token);
+        if token.starts_with(api_keys::PREFIX) {
+            let unknown = || invalid("the API key is not known");
+            let keys = self.api_keys.as_ref().ok_or_else(unknown);
+            return ("api_key", keys.and_then(|keys| keys.find(&hash)));
+        }
+        let is_jwt = jws::looks_like_one(token);
+        let kind = if is_jwt { "jwt" } else { "opaque" };
+        if let Some(worth) = self.known(&hash) {
+            return (kind, worth.map(Arc::unwrap_or_clone));
+        }
+        let verified = if is_jwt {
+            self.jwt(token, hash).await
+        } else {
+            self.opaque(token, hash).await
+        };
+        (kind, verified.map(Arc::unwrap_or_clone))
+    }
+
+    /// What is remembered, if it still holds.
+    fn known(&self, hash: &Hash) -> Option<Result<Arc<Proven>, Refused>> {
+        let known = self.known.get(hash)?;
+        let holds = known.until.is_none_or(|until| until > clock::now())
+            && known.ask_again.is_none_or(|at| at > Instant::now())
+            && known.signed.is_none_or(|(issuer, print)| {
+                let keys = self.issuers[issuer].keys.as_ref();
+                keys.is_some_and(|keys| keys.holds(&print))
+            });
+        if !holds {
+            self.known.forget(hash);
+            return None;
+        }
+        Some(known.worth)
+    }
+
+    /// First what costs nothing and asks nobody, so that a token that is of no use anyway makes us
+    /// look for no key; believed is none of it before the signature.
+    async fn jwt(&self, token: &str, hash: Hash) -> Result<Arc<Proven>, Refused> {
+        let jws = Jws::parse(token)?;
+        let claims = Claims::read(&jws.payload)?;
+        let named = claims.issuer();
+        let mut issuers = self.issuers.iter().enumerate();
+        let (place, issuer) = issuers
+            .find(|(_, issuer)| Some(issuer.config.issuer.as_str()) == named)
+            .ok_or_else(|| invalid("the access token is of an issuer that is not believed"))?;
+        if !issuer.config.algorithms.contains(&jws.algorithm) {
+            return Err(invalid(
+                "the access token is signed by an algorithm that is not accepted",
+            ));
+        }
+        let judged = claims.judge(self.judge(&issuer.config), Origin::Token)?;
+        let Some(keys) = &issuer.keys else {
+            let verified = self.introspect(issuer, token, hash).await;
+            if let Err(refused) = &verified {
+                self.remember_refusal(hash, refused);
+            }
+            return verified;
+        };
+        let key = keys.find(jws.kid.as_deref(), jws.algorithm).await;
+        let key = key.map_err(|missing| match missing {
+            Missing::Unknown => invalid("the access token is signed by a key that is not known"),
+            Missing::Unavailable => unavailable("the keys of the token's issuer cannot be read"),
+        })?;
+        if !key.verifies(jws.algorithm, jws.signed.as_bytes(), &jws.signature) {
+            return Err(invalid("the access token's signature is wrong"));
+        }
+        let proven = Arc::new(judged.proven);
+        let known = Known {
+            worth: Ok(Arc::clone(&proven)),
+            until: judged.until,
+            ask_again: None,
+            signed: Some((place, key.print())),
+        };
+        self.known.put(hash, known);
+        Ok(proven)
+    }
+
+    /// The issuers are asked in turn: an opaque token does not say whose it is.
+    async fn opaque(&self, token: &str, hash: Hash) -> Result<Arc<Proven>, Refused> {
+        let mut last = invalid("the access token is malformed");
+        let asked = |issuer: &&Issuer| issuer.introspection.is_some();
+        for issuer in self.issuers.iter().filter(asked) {
+            match self.introspect(issuer, token, hash).await {
+                Ok(proven) => return Ok(proven),
+                // Another may know it; but as long as one could not be asked, nobody can say no.
+                Err(refused) if !last.is_unavailable() => last = refused,
+                Err(_) => {}
+            }
+        }
+        if self.issuers.iter().any(|issuer| asked(&issuer)) {
+            self.remember_refusal(hash, &last);
+        }
+        Err(last)
+    }
+
+    /// So that a client that keeps sending a dead token costs its issuer little.
+    fn remember_refusal(&self, hash: Hash, refused: &Refused) {
+        if refused.is_unavailable() {
+            return;
+        }
+        let known = Known {
+            worth: Err(refused.clone()),
+            until: None,
+            ask_again: Some(Instant::now() + REFUSED_FOR),
+            signed: None,
+        };
+        self.known.put(hash, known);
+    }
+
+    async fn introspect(
+        &self,
+        issuer: &Issuer,
+        token: &str,
+        hash: Hash,
+    ) -> Result<Arc<Proven>, Refused> {
+        let introspection = issuer.introspection.as_ref().ok_or_else(not_active)?;
+        let told = introspection.ask(token, hash).await?;
+        let claims = Claims::read(&told.ok_or_else(not_active)?)?;
+        let Judged { proven, until } =
+            claims.judge(self.judge(&issuer.config), Origin::Introspection)?;
+        let proven = Arc::new(proven);
+        let known = Known {
+            worth: Ok(Arc::clone(&proven)),
+            until,
+            ask_again: Some(Instant::now() + introspection.cache),
+            signed: None,
+        };
+        if !introspection.cache.is_zero() {
+            self.known.put(hash, known);
+        }
+        Ok(proven)
+    }
+
+    fn judge<'a>(&'a self, issuer: &'a config::Issuer) -> Judge<'a> {
+        Judge {
+            resource: &self.resource,
+            issuer,
+            leeway: self.leeway,
+            now: clock::now(),
+        }
+    }
+}
