@@ -49,6 +49,26 @@ pub(super) const POLICY: &[Key] = &[
         text: "How long a job may wait for a worker before its TTL suffers",
     },
     Key {
+        name: "queue",
+        allowed: "1 to 64 of A-Z a-z 0-9 _ . -",
+        text: "The queue that its jobs wait in: workers may serve some queues only (`worker.queues`)",
+    },
+    Key {
+        name: "priority",
+        allowed: "a number from -100 to 100",
+        text: "Within the queue, jobs of a higher priority go first; one job in eight that a busy worker takes is of the priority whose jobs have waited longest",
+    },
+    Key {
+        name: "concurrency",
+        allowed: "a number from 1, or \"none\"",
+        text: "Jobs at once, over all workers; the others wait",
+    },
+    Key {
+        name: "concurrency_per_principal",
+        allowed: "a number from 1, or \"none\"",
+        text: "The same for the jobs of one principal",
+    },
+    Key {
         name: "tries_max",
         allowed: "a number from 1 to 65535",
         text: "Tries, the first included",
@@ -150,9 +170,6 @@ pub(super) const POLICY: &[Key] = &[
     },
 ];
 
-/// Fields that are stored, and that nothing acts by.
-pub(super) const NOT_YET: [&str; 3] = ["queue", "priority", "concurrency"];
-
 /// Keys whose tables are values, and not the places of further keys.
 const WHOLE: [&str; 2] = ["required_capabilities", ANSWERS];
 const ANSWERS: &str = "default_answers";
@@ -242,14 +259,6 @@ impl Layer {
         at_key: usize,
         value: &toml::Spanned<toml::de::DeValue<'_>>,
     ) {
-        if NOT_YET.contains(&name.as_str()) {
-            section.problem(
-                at_key,
-                &name,
-                "not supported yet: nothing would act by it, so it may not be set",
-            );
-            return;
-        }
         let Some(key) = POLICY.iter().find(|key| key.name == name) else {
             let allowed: Vec<&str> = POLICY.iter().map(|key| key.name).collect();
             let problem = format!("unknown; allowed: {}", allowed.join(", "));
@@ -381,8 +390,7 @@ mod tests {
             }
         }
         fields.sort();
-        let keys = POLICY.iter().map(|key| key.name).chain(NOT_YET);
-        let mut keys: Vec<&str> = keys.collect();
+        let mut keys: Vec<&str> = POLICY.iter().map(|key| key.name).collect();
         keys.sort_unstable();
         assert_eq!(keys, fields);
     }

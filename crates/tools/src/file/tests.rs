@@ -101,16 +101,16 @@ fn every_kind_of_mistake_names_line_and_key() {
             "2: defaults.backoff: unknown",
         ),
         (
-            "[defaults]\nconcurrency = 3",
-            "2: defaults.concurrency: not supported yet",
+            "[defaults]\nconcurrency = \"3\"",
+            "2: defaults.concurrency: invalid type: string \"3\"",
         ),
         (
-            "[defaults]\nqueue = \"a\"",
-            "2: defaults.queue: not supported yet",
+            "[defaults]\nqueue = 3",
+            "2: defaults.queue: invalid type: integer `3`",
         ),
         (
-            "[defaults]\npriority = 3",
-            "2: defaults.priority: not supported yet",
+            "[defaults]\npriority = 40000",
+            "2: defaults.priority: invalid value: integer `40000`",
         ),
         (
             "[defaults]\nscopes = \"a\"",
@@ -341,8 +341,8 @@ fn every_mistake_in_an_upstream_names_line_and_key() {
             "4: upstream \"a\": refresh: ",
         ),
         (
-            "url = \"http://a/\"\npolicy = { queue = \"a\" }",
-            "4: upstream \"a\": policy.queue: not supported yet",
+            "url = \"http://a/\"\npolicy = { concurrency = 0 }",
+            "4: upstream \"a\": policy.concurrency: concurrency is 0: nothing would ever run",
         ),
         (
             "url = \"http://a/\"\npolicy = { ttl = \"1h\" }",
@@ -420,7 +420,7 @@ fn names_are_used_once() {
 #[test]
 fn all_problems_are_told_at_once_in_the_order_of_their_lines() {
     let text =
-        "[defaults]\nqueue = \"a\"\nttl = 3\n\n[[command]]\nname = \"a\"\ncolour = 1\n\n[[http]]\n";
+        "[defaults]\nwork = \"a\"\nttl = 3\n\n[[command]]\nname = \"a\"\ncolour = 1\n\n[[http]]\n";
     let found = problems(text);
     let lines: Vec<&str> = found.iter().map(|p| p.split(':').next().unwrap()).collect();
     assert_eq!(lines, ["2", "3", "5", "5", "7", "9"], "{found:#?}");
