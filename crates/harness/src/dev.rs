@@ -213,13 +213,17 @@ fn start_nodes(
     folder: &Folder,
     common: &Common,
 ) -> Result<Vec<Node>> {
-    let mut nodes = Vec::new();
+    let mut nodes: Vec<Node> = Vec::new();
     let mut next_port = first_port;
+    let mut common = common.clone();
     for (role, count) in [
         (Role::Gateway, options.gateways),
         (Role::Worker, options.workers),
         (Role::Cron, 1),
     ] {
+        if let Some(gateway) = nodes.first() {
+            call_back(&mut common, &gateway.url());
+        }
         for number in 1..=count {
             let port = match role {
                 Role::Gateway => Some(ports::free_from(next_port)?),
@@ -237,11 +241,24 @@ fn start_nodes(
                 port,
                 admin_port,
                 common: common.clone(),
-                env: addresses(common, port, admin_port),
+                env: addresses(&common, port, admin_port),
             })?);
         }
     }
     Ok(nodes)
+}
+
+/// Services that workers call find the first gateway, unless the settings say where.
+fn call_back(common: &mut Common, endpoint: &str) {
+    let base = match endpoint.match_indices('/').nth(2) {
+        Some((end, _)) => &endpoint[..end],
+        None => endpoint,
+    };
+    if let Some(toml::Value::Table(callbacks)) = common.settings.get_mut("callbacks")
+        && !callbacks.contains_key("public_url")
+    {
+        callbacks.insert("public_url".to_owned(), base.into());
+    }
 }
 
 /// Variables win over the settings file, and ours are inherited: those of a developer who works with

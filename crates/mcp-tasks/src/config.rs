@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use protocol::callback::Keys;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,8 @@ pub struct Config {
     pub redis: queue::config::Config,
     /// The front door.
     pub gateway: gateway::Config,
+    /// Where services say later what came of their work.
+    pub callbacks: Callbacks,
     /// Who is calling.
     pub auth: gateway::auth::Config,
     /// Running tools.
@@ -33,6 +36,72 @@ pub struct Config {
     pub traces: telemetry::config::Traces,
     /// Metrics and probes.
     pub admin: telemetry::config::Admin,
+}
+
+/// `[callbacks]`: how services that were asked to do something say later what came of it. The same for
+/// gateways and workers.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Callbacks {
+    /// Where services reach the gateways, as `https://tasks.example.com`: addresses are this and
+    /// `/callbacks/…`. Without it no tool can be called back.
+    pub public_url: String,
+    /// Keys that sign addresses, 32 bytes each in hex or base64, the same for all gateways and workers.
+    /// The first signs, all verify: to rotate, put a new one in front, and drop the old one when the
+    /// longest `callback_wait` is over.
+    pub keys: Vec<String>,
+    /// Size of what a service may send, in bytes; more is answered 413.
+    pub body_bytes_max: usize,
+}
+
+impl Default for Callbacks {
+    fn default() -> Self {
+        Self {
+            public_url: String::new(),
+            keys: Vec::new(),
+            body_bytes_max: 1024 * 1024,
+        }
+    }
+}
+
+impl Callbacks {
+    /// The keys of checked settings.
+    pub fn signing_keys(&self) -> Keys {
+        Keys::read(&self.keys).unwrap_or_default()
+    }
+
+    /// What workers make addresses with; `None`: nobody can call back.
+    pub fn addresses(&self) -> Option<worker::Callbacks> {
+        worker::Callbacks::new(self.signing_keys(), &self.public_url)
+    }
+
+    fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Err((place, problem)) = Keys::read(&self.keys) {
+            problems.push(format!("callbacks.keys[{place}]: {problem}"));
+        }
+        let url = &self.public_url;
+        let host = ["http://", "https://"]
+            .iter()
+            .find_map(|scheme| url.strip_prefix(scheme));
+        let host = host.and_then(|rest| rest.split('/').next());
+        let odd = |c: char| c.is_whitespace() || matches!(c, '?' | '#' | '@');
+        if !url.is_empty() && (host.is_none_or(str::is_empty) || url.contains(odd)) {
+            problems.push(format!(
+                "callbacks.public_url: {url:?} is not http(s)://host[:port][/path]"
+            ));
+        }
+        if !url.is_empty() && self.keys.is_empty() {
+            problems.push("callbacks.keys: public_url needs a key that signs".to_owned());
+        }
+        if self.body_bytes_max < 1024 {
+            let max = self.body_bytes_max;
+            problems.push(format!(
+                "callbacks.body_bytes_max: {max} must be at least 1024"
+            ));
+        }
+        problems
+    }
 }
 
 /// Which tools the stock worker serves.
@@ -101,6 +170,7 @@ impl Config {
                 .map(|p| format!("redis.{p}"))
                 .collect(),
             self.gateway.validate(&self.auth),
+            self.callbacks.validate(),
             self.worker.validate(),
             self.cron.validate(self.worker.publish_interval),
             self.alerts.validate(),
@@ -117,6 +187,7 @@ pub fn is_secret(path: &str) -> bool {
     let of_receiver = path.starts_with("alerts.receivers");
     ["postgres.url", "redis.url"].contains(&path)
         || path.starts_with("gateway.request_state_keys")
+        || path.starts_with("callbacks.keys")
         || of_receiver && [".secret", ".url"].iter().any(|end| path.ends_with(end))
 }
 
@@ -132,7 +203,8 @@ pub fn show(config: &Config) -> Result<String, toml::ser::Error> {
     for url in [&mut shown.postgres.url, &mut shown.redis.url] {
         *url = without_password(url);
     }
-    for key in &mut shown.gateway.request_state_keys {
+    let keys = &mut shown.callbacks.keys;
+    for key in keys.iter_mut().chain(&mut shown.gateway.request_state_keys) {
         HIDDEN.clone_into(key);
     }
     if let Some(endpoint) = &mut shown.traces.endpoint {
@@ -219,6 +291,7 @@ mod tests {
     fn keys_and_secrets_are_hidden() {
         let mut config = Config::default();
         config.gateway.request_state_keys = vec!["sesame-1".to_owned()];
+        config.callbacks.keys = vec!["sesame-4".to_owned()];
         let mut receiver = config.alerts.receivers[0].clone();
         receiver.kind = cron::alerts::config::Kind::Webhook;
         receiver.secret = "sesame-2".to_owned();

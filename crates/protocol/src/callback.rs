@@ -223,9 +223,6 @@ impl Report {
         if outcome.text.is_some() && outcome.content.is_some() {
             return Err("give text or content, not both".to_owned());
         }
-        if outcome.structured.as_ref().is_some_and(|s| !s.is_object()) {
-            return Err("structured must be an object".to_owned());
-        }
         Ok(Self::Result(outcome))
     }
 }
@@ -358,7 +355,6 @@ mod tests {
             "{",
             r#"{"isError":true}"#,
             r#"{"result":1}"#,
-            r#"{"structured":[]}"#,
             r#"{"text":"a","content":[]}"#,
             r#"{"text":1}"#,
             r#"{"progress":"x"}"#,

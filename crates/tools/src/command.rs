@@ -5,7 +5,7 @@
 
 mod message;
 mod prepare;
-mod result;
+pub(crate) mod result;
 mod script;
 mod wire;
 

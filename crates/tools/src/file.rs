@@ -1,6 +1,8 @@
 //! The tools file: which tools the stock worker serves, and by which policies.
 
 mod command;
+mod http;
+mod http_keys;
 mod keys;
 mod policy;
 mod reader;
@@ -33,6 +35,11 @@ const ROOT: &[Key] = &[
     Key {
         name: "command",
         allowed: "[[command]] sections",
+        text: "",
+    },
+    Key {
+        name: "http",
+        allowed: "[[http]] sections",
         text: "",
     },
     Key {
@@ -96,7 +103,7 @@ impl ToolsFile {
 pub struct Declared {
     /// Its name.
     pub name: String,
-    /// What kind of source it comes from: `command`.
+    /// What kind of source it comes from: `command` or `http`.
     pub source: &'static str,
     /// On which line its section begins.
     pub line: usize,
@@ -180,26 +187,16 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
     let defaults = defaults.as_ref().map(Layer::read).unwrap_or_default();
     let mut tools: BTreeMap<String, Declared> = BTreeMap::new();
     for section in sections(&root, "command", keys::COMMAND) {
-        let (line, at) = (reader.line(section.at), section.at);
-        let place = section.place.clone();
-        let Some(command::Read { program, policy }) = command::read(section, folder, &defaults)
-        else {
-            continue;
-        };
-        let name = program.spec.name().to_owned();
-        if let Some(first) = tools.get(&name) {
-            let problem = format!("there is a tool \"{name}\" already, on line {}", first.line);
-            reader.problem(at, place, problem);
-            continue;
+        let from = Place::of(&reader, &section, "command");
+        if let Some(read) = command::read(section, folder, &defaults) {
+            from.declare(&mut tools, Arc::new(read.program), read.policy);
         }
-        let declared = Declared {
-            name: name.clone(),
-            source: "command",
-            line,
-            tool: Arc::new(program),
-            policy,
-        };
-        tools.insert(name, declared);
+    }
+    for section in sections(&root, "http", http_keys::HTTP) {
+        let from = Place::of(&reader, &section, "http");
+        if let Some(read) = http::read(section, folder, &defaults) {
+            from.declare(&mut tools, Arc::new(read.service), read.policy);
+        }
     }
     let mut upstreams: Vec<Upstream> = Vec::new();
     for section in sections(&root, "upstream", upstream::UPSTREAM) {
@@ -228,6 +225,48 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
         Ok(ToolsFile { tools, upstreams })
     } else {
         Err(problems)
+    }
+}
+
+/// Where a tool is declared.
+struct Place<'r, 'a> {
+    reader: &'r Reader<'a>,
+    source: &'static str,
+    place: String,
+    at: usize,
+}
+
+impl<'r, 'a> Place<'r, 'a> {
+    fn of(reader: &'r Reader<'a>, section: &Section<'r, 'a>, source: &'static str) -> Self {
+        Self {
+            reader,
+            source,
+            place: section.place.clone(),
+            at: section.at,
+        }
+    }
+
+    /// Adds a tool, unless another section has its name.
+    fn declare(
+        self,
+        tools: &mut BTreeMap<String, Declared>,
+        tool: Arc<dyn Tool>,
+        policy: Vec<Effective>,
+    ) {
+        let name = tool.spec().name().to_owned();
+        if let Some(first) = tools.get(&name) {
+            let problem = format!("there is a tool \"{name}\" already, on line {}", first.line);
+            self.reader.problem(self.at, self.place, problem);
+            return;
+        }
+        let declared = Declared {
+            name: name.clone(),
+            source: self.source,
+            line: self.reader.line(self.at),
+            tool,
+            policy,
+        };
+        tools.insert(name, declared);
     }
 }
 

@@ -6,9 +6,11 @@
 mod build_report;
 mod command;
 pub mod file;
+mod http;
 mod reindex_corpus;
 mod run_suite;
 pub mod upstream;
+mod web;
 
 use std::sync::Arc;
 

@@ -55,8 +55,13 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         return Err("--gateways and --workers must be at least 1".into());
     }
     let ledger = options.data_dir.join("ledger.jsonl");
-    let key = request_state_key(&options)?;
+    // Gateways open each other's, also after a restart, so they are kept with the data.
+    let key = kept_key(&options, "request-state-key")?;
     let mut settings = settings(options.fixtures, &ledger, &key)?;
+    let mut callbacks = Table::new();
+    let keys = vec![Value::String(kept_key(&options, "callback-key")?)];
+    callbacks.insert("keys".to_owned(), Value::Array(keys));
+    settings.insert("callbacks".to_owned(), Value::Table(callbacks));
     if let Some(file) = &options.config {
         println!("settings: {}, but for addresses", file.display());
         harness::config::merge(&mut settings, &of_file(file)?);
@@ -177,10 +182,9 @@ fn settings(fixtures: Option<Fixtures>, ledger: &Path, key: &str) -> Result<Tabl
     Ok(all)
 }
 
-/// The key that seals `requestState`: gateways open each other's, also after a restart, so it
-/// is kept with the data.
-fn request_state_key(options: &Options) -> Result<String, Failure> {
-    let file = options.data_dir.join("request-state-key");
+/// A key of this name, made once.
+fn kept_key(options: &Options, name: &str) -> Result<String, Failure> {
+    let file = options.data_dir.join(name);
     if !options.fresh
         && let Ok(key) = std::fs::read_to_string(&file)
     {

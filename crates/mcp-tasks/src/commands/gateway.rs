@@ -27,7 +27,11 @@ pub fn run(config: Config) -> Result<ExitCode, Failure> {
             queue.clone(),
             &process.registry,
             process.health.clone(),
-        )?;
+        )?
+        .called_back(
+            process.config.callbacks.signing_keys(),
+            process.config.callbacks.body_bytes_max,
+        );
         // Readiness stays true to Postgres while the gateway drains.
         let drained = CancellationToken::new();
         let watching = monitor::run(store, queue, process.health, drained.clone());

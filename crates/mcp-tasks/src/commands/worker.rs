@@ -58,7 +58,8 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
             tools.clone(),
             &process.registry,
             process.health.clone(),
-        );
+        )
+        .called_back_at(process.config.callbacks.addresses());
         let drained = CancellationToken::new();
         let told = Told::new(&process.health);
         let watching = monitor::run(store, queue, process.health, drained.clone());

@@ -93,7 +93,7 @@ fn tail(stderr: &str, secrets: &[String]) -> String {
 }
 
 /// Bytes in the journal: as a text where they are one.
-pub(super) mod text_or_bytes {
+pub(crate) mod text_or_bytes {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[derive(Serialize, Deserialize)]

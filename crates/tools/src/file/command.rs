@@ -172,7 +172,7 @@ fn wrong_word(section: &Section<'_, '_>, key: &'static str) {
     section.problem(section.at(key), key, format!("allowed: {allowed}"));
 }
 
-fn argument_is_known(
+pub(super) fn argument_is_known(
     section: &Section<'_, '_>,
     at: usize,
     key: &str,
@@ -189,7 +189,7 @@ fn argument_is_known(
     }
 }
 
-fn annotations(section: &Section<'_, '_>) -> Option<ToolAnnotations> {
+pub(super) fn annotations(section: &Section<'_, '_>) -> Option<ToolAnnotations> {
     let table = section.table("annotations", HINTS)?;
     let annotations = ToolAnnotations {
         title: table.take("title"),
@@ -203,7 +203,7 @@ fn annotations(section: &Section<'_, '_>) -> Option<ToolAnnotations> {
     Some(annotations)
 }
 
-fn effects(section: &Section<'_, '_>, annotations: Option<&ToolAnnotations>) -> Effects {
+pub(super) fn effects(section: &Section<'_, '_>, annotations: Option<&ToolAnnotations>) -> Effects {
     let hints =
         |hint: fn(&ToolAnnotations) -> Option<bool>| annotations.and_then(hint).unwrap_or_default();
     match section.take::<String>("effects").as_deref() {

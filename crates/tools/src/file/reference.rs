@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::http_keys::HTTP;
 use super::keys::COMMAND;
 use super::policy::POLICY;
 use super::reader::Key;
@@ -11,9 +12,10 @@ use crate::upstream::UpstreamConfig;
 
 /// Markdown tables of all keys, each with the name of its place in the page.
 #[must_use]
-pub fn tables() -> [(&'static str, String); 3] {
+pub fn tables() -> [(&'static str, String); 4] {
     [
         ("command", rows(COMMAND)),
+        ("http", rows(HTTP)),
         ("upstream", upstream()),
         ("policy", policy()),
     ]

@@ -1,0 +1,278 @@
+//! `POST /callbacks/{token}`: a service says what came of the work that it took on, or how it goes.
+//!
+//! Whoever shows a signed address was given it by the task itself; nothing else proves anything here,
+//! and who shows none learns nothing, not even whether there is such a task. What is kept, and
+//! whether it comes in time, is one transaction's to say, so any replica answers and one call wins.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use protocol::callback::{Keys, Report, Ticket};
+use protocol::progress::Progress;
+use queue::Lane;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use store::{Called, Received};
+
+use crate::Shared;
+use crate::door::is_json;
+use crate::error::Error;
+use crate::reply::Body;
+
+/// Of what a service says of its progress.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// Who may call, and how much may be said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Callbacks {
+    pub(crate) keys: Keys,
+    pub(crate) body_bytes_max: usize,
+}
+
+/// What came of a call; also the metric's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Kept,
+    Progress,
+    Repeated,
+    Used,
+    Gone,
+    Unknown,
+    Refused,
+    Unavailable,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Kept,
+        Self::Progress,
+        Self::Repeated,
+        Self::Used,
+        Self::Gone,
+        Self::Unknown,
+        Self::Refused,
+        Self::Unavailable,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Progress => "progress",
+            Self::Repeated => "repeated",
+            Self::Used => "used",
+            Self::Gone => "gone",
+            Self::Unknown => "unknown",
+            Self::Refused => "refused",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// What is answered.
+struct Said {
+    outcome: Outcome,
+    status: StatusCode,
+    /// `{"status": …}` or `{"error": …}`.
+    body: serde_json::Value,
+    retry_after: Option<u64>,
+}
+
+impl Said {
+    fn well(outcome: Outcome, status: StatusCode, word: &str) -> Self {
+        Self {
+            outcome,
+            status,
+            body: json!({ "status": word }),
+            retry_after: None,
+        }
+    }
+
+    fn bad(outcome: Outcome, status: StatusCode, why: impl Into<String>) -> Self {
+        let why: String = why.into();
+        Self {
+            outcome,
+            status,
+            body: json!({ "error": why }),
+            retry_after: None,
+        }
+    }
+
+    fn refused(status: StatusCode, why: impl Into<String>) -> Self {
+        Self::bad(Outcome::Refused, status, why)
+    }
+
+    fn gone() -> Self {
+        let why = "nobody waits for this any more: it was too late, or the task has ended";
+        Self::bad(Outcome::Gone, StatusCode::GONE, why)
+    }
+}
+
+/// Answers a call at an address; `token` is the last part of it.
+pub(crate) async fn handle(
+    shared: &Shared,
+    head: &Parts,
+    token: &str,
+    body: Incoming,
+) -> Response<Body> {
+    let said = match judge(shared, head, token) {
+        Ok(ticket) => match answer(shared, &ticket, body).await {
+            Ok(said) | Err(said) => said,
+        },
+        Err(said) => {
+            shared.door.discard(head, body).await;
+            said
+        }
+    };
+    let outcome = said.outcome.as_str();
+    shared.metrics.callbacks.with_label_values(&[outcome]).inc();
+    let mut response = Response::new(Body::of(Bytes::from(said.body.to_string())));
+    *response.status_mut() = said.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if said.status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, HeaderValue::from_static("POST"));
+    }
+    if let Some(seconds) = said.retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Whether the body is worth reading.
+fn judge(shared: &Shared, head: &Parts, token: &str) -> Result<Ticket, Said> {
+    let Some(ticket) = shared.callbacks.keys.verify(token) else {
+        let why = "there is no such address";
+        return Err(Said::bad(Outcome::Unknown, StatusCode::NOT_FOUND, why));
+    };
+    if head.method != Method::POST {
+        let why = "only POST is answered here";
+        return Err(Said::refused(StatusCode::METHOD_NOT_ALLOWED, why));
+    }
+    if !is_json(&head.headers) {
+        let why = "Content-Type must be application/json";
+        return Err(Said::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let length = head.headers.get(CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: usize| length > shared.callbacks.body_bytes_max) {
+        return Err(too_large(shared));
+    }
+    Ok(ticket)
+}
+
+fn too_large(shared: &Shared) -> Said {
+    let max = shared.callbacks.body_bytes_max;
+    let why = format!("the body is larger than the {max} bytes that are allowed");
+    Said::refused(StatusCode::PAYLOAD_TOO_LARGE, why)
+}
+
+async fn answer(shared: &Shared, ticket: &Ticket, body: Incoming) -> Result<Said, Said> {
+    let body = read(shared, body).await?;
+    let report =
+        Report::read(&body).map_err(|problem| Said::refused(StatusCode::BAD_REQUEST, problem))?;
+    let called = Called {
+        id: ticket.task,
+        key: &ticket.key,
+        expires_ms: ticket.expires_ms,
+    };
+    match report {
+        Report::Progress(progress) => told(shared, called, &progress).await,
+        Report::Result(_) => kept(shared, called, &body).await,
+    }
+}
+
+async fn read(shared: &Shared, body: Incoming) -> Result<Bytes, Said> {
+    let reading = Limited::new(body, shared.callbacks.body_bytes_max).collect();
+    let patience = shared.config.limits.body_read_timeout;
+    match tokio::time::timeout(patience, reading).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(shared)),
+        Ok(Err(_)) => Err(Said::refused(StatusCode::BAD_REQUEST, "the body broke off")),
+        Err(_) => {
+            let why = "the body took too long";
+            Err(Said::refused(StatusCode::REQUEST_TIMEOUT, why))
+        }
+    }
+}
+
+/// The last word: kept once.
+async fn kept(shared: &Shared, called: Called<'_>, body: &Bytes) -> Result<Said, Said> {
+    let digest: [u8; 32] = Sha256::digest(body).into();
+    let epoch = shared.queue.epoch(called.id);
+    let receiving = async {
+        let received = shared
+            .store
+            .receive_callback(called, (body, &digest), epoch.as_deref());
+        Ok(received.await?)
+    };
+    let received = shared.in_time(receiving).await.map_err(|e| away(&e))?;
+    if let Received::Kept(Some((tool, version))) | Received::Repeated(Some((tool, version))) =
+        &received
+    {
+        let lane = Lane {
+            tool: tool.clone(),
+            version: *version,
+        };
+        shared.hint(&lane, called.id).await;
+    }
+    match received {
+        Received::Kept(_) => {
+            tracing::info!(task.id = %called.id, "a service called back");
+            Ok(Said::well(Outcome::Kept, StatusCode::OK, "kept"))
+        }
+        Received::Repeated(_) => Ok(Said::well(Outcome::Repeated, StatusCode::OK, "kept before")),
+        Received::Used => {
+            let why = "another result came first and was kept";
+            Err(Said::bad(Outcome::Used, StatusCode::CONFLICT, why))
+        }
+        Received::Gone => Err(Said::gone()),
+    }
+}
+
+/// How it goes: may be said any number of times.
+async fn told(shared: &Shared, called: Called<'_>, progress: &Progress) -> Result<Said, Said> {
+    let message = match (&progress.message, &progress.total) {
+        (Some(message), _) => message.clone(),
+        (None, Some(total)) => format!("{} of {total}", progress.progress),
+        (None, None) => progress.progress.to_string(),
+    };
+    let message = cut(&message);
+    let telling = async { Ok(shared.store.progress_callback(called, message).await?) };
+    let told = shared.in_time(telling).await.map_err(|e| away(&e))?;
+    let Some(news) = told else {
+        return Err(Said::gone());
+    };
+    if let Ok(json) = serde_json::to_vec(progress) {
+        shared.queue.progress(called.id, &json).await;
+    }
+    if news {
+        shared.queue.wake(called.id).await;
+    }
+    Ok(Said::well(Outcome::Progress, StatusCode::ACCEPTED, "told"))
+}
+
+/// Nobody can say now: the same call may be made again.
+fn away(error: &Error) -> Said {
+    let row = error.row();
+    error.log(&row);
+    Said {
+        retry_after: Some(row.retry_after.map_or(1, u64::from)),
+        ..Said::bad(
+            Outcome::Unavailable,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not now: call again with the same body",
+        )
+    }
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MESSAGE_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
