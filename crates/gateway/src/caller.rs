@@ -3,7 +3,7 @@
 use protocol::meta::{ClientCapabilities, ProgressToken, RequestMeta};
 use store::Principal;
 
-use crate::auth::Proven;
+use crate::auth::{self, Proven};
 use crate::error::Error;
 use crate::legacy::{Dialect, Shape};
 
@@ -95,9 +95,6 @@ impl Caller {
 
     /// Whether the token allows all of `needed`.
     pub(crate) fn has_scopes(&self, needed: &[String]) -> bool {
-        match &self.scopes {
-            None => true,
-            Some(scopes) => needed.iter().all(|scope| scopes.contains(scope)),
-        }
+        auth::allow(self.scopes.as_deref(), needed)
     }
 }

@@ -88,7 +88,7 @@ impl Method {
     }
 
     /// What the caller's token must allow, beside what a tool or a provider asks for.
-    fn scopes(self, of: &Scopes) -> &[String] {
+    pub(crate) fn scopes(self, of: &Scopes) -> &[String] {
         match self {
             Self::Discover => &[],
             Self::ToolsList | Self::ResourcesList | Self::TemplatesList | Self::PromptsList => {

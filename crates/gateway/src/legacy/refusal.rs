@@ -5,10 +5,14 @@
 //! 403, which are how clients learn to ask for another token.
 
 use http::StatusCode;
+use protocol::completion::Reference;
 use protocol::{ErrorObject, code};
 use serde_json::json;
 
 use crate::error::{Error, Row};
+
+/// Of older revisions only.
+const RESOURCE_NOT_FOUND: i64 = -32002;
 
 /// The error as an older revision is told of it.
 pub(crate) fn told(error: Error) -> Error {
@@ -28,6 +32,11 @@ pub(crate) fn row(error: &Error) -> Row {
             code::METHOD_NOT_FOUND,
             "this tool runs as a task only: repeat the call with `task` in its params (MCP 2025-11-25)",
         ),
+        // MCP 2025-11-25 §Resources, Error Handling.
+        Error::Unknown(Reference::Resource(uri)) => {
+            ErrorObject::new(RESOURCE_NOT_FOUND, "Resource not found")
+                .with_data(json!({ "uri": uri }))
+        }
         // The code came later.
         Error::Capability(missing) => ErrorObject::invalid_params(
             "the tool needs capabilities of the client that this call does not declare: without a \

@@ -51,6 +51,15 @@ impl Served {
         }
     }
 
+    /// The method of today whose scopes it needs; that checks its own.
+    pub(super) fn needs_scopes_of(self) -> Option<Method> {
+        match self {
+            Self::Today(_) | Self::Initialize | Self::Ping => None,
+            Self::TasksCancel => Some(Method::TasksCancel),
+            Self::TasksList | Self::TasksResult => Some(Method::TasksGet),
+        }
+    }
+
     /// How its answer looks.
     ///
     /// # Errors
