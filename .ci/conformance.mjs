@@ -1,19 +1,15 @@
 // The official conformance runner against a fresh stack of three gateways, judged by its checks.
 //
 // The runner exits 0 on warnings and on scenarios that it skipped, so its exit code is not
-// looked at: every checks.json is read and counted here. What we do not serve stands in
-// conformance-not-applicable.json, by scenario or `scenario:check`, with its reason and the
-// capability whose absence excuses it; an entry that passes, or whose capability is advertised,
-// is stale and fails the run. `tasks-status-notifications`, which the runner only ever skips,
-// is replaced by checks of our own.
+// looked at: every checks.json is read and counted here, and a check that did not run fails like
+// one that failed. `tasks-status-notifications`, which the runner only ever skips, is replaced by
+// checks of our own.
 
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { checkStatusNotifications } from "./conformance-status-notifications.mjs";
 import { runChild } from "./clients/child.mjs";
-import { result } from "./clients/rpc.mjs";
-import { ROOT } from "./clients/root.mjs";
 import { withStack } from "./clients/stack.mjs";
 import { MODULES } from "./clients/tools.mjs";
 
@@ -22,12 +18,12 @@ const WITHIN_MS = 8 * 60_000;
 const RUNNER = path.join(MODULES, "@modelcontextprotocol/conformance/dist/index.js");
 const VERSION = "2026-07-28";
 const SKIPPED_BY_RUNNER = "tasks-status-notifications";
+const CORE_SCENARIOS = 40;
 const TASK_SCENARIOS = 10;
 /// The scenarios of `tasks-*` share nothing but the server, so a few run side by side.
 const SIDE_BY_SIDE = 3;
 
-const BAD = ["FAILURE", "WARNING"];
-const notApplicable = JSON.parse(readFileSync(path.join(ROOT, ".ci/conformance-not-applicable.json"), "utf8"));
+const BAD = ["FAILURE", "WARNING", "SKIPPED"];
 
 function runner(args, withinMs) {
   return runChild(process.execPath, [RUNNER, ...args], { withinMs });
@@ -55,6 +51,7 @@ function saved(out) {
 async function runAll(url, out) {
   const core = await scenarios("--spec-version", VERSION);
   const tasks = (await scenarios()).filter((name) => name.startsWith("tasks-"));
+  if (core.length !== CORE_SCENARIOS) throw new Error(`expected ${CORE_SCENARIOS} core scenarios, the runner has ${core.join(", ")}`);
   if (tasks.length !== TASK_SCENARIOS) throw new Error(`expected ${TASK_SCENARIOS} tasks-* scenarios, the runner has ${tasks.join(", ")}`);
 
   const logs = new Map();
@@ -75,31 +72,23 @@ async function runAll(url, out) {
   return { names: [...core, ...tasks], checks, logs };
 }
 
-/// Judges one scenario: what it did wrong (empty when it passed), and which entries it used.
-function judge(name, checks, used) {
-  const problems = [];
+/// Judges one scenario: what it did wrong; empty when it passed.
+function judge(checks) {
   if (!checks) return [{ status: "FAILURE", id: "-", errorMessage: "the runner left no checks.json" }];
-  const ran = checks.filter((check) => ["SUCCESS", ...BAD].includes(check.status));
-  if (ran.length === 0) problems.push({ status: "FAILURE", id: "-", errorMessage: "no check ran" });
-  for (const check of checks) {
-    if (check.status !== "SKIPPED" && !BAD.includes(check.status)) continue;
-    const entry = [name, `${name}:${check.id}`].find((key) => notApplicable[key]);
-    if (entry) used.add(entry);
-    else problems.push(check);
-  }
+  const problems = checks.filter((check) => BAD.includes(check.status));
+  const ran = checks.some((check) => check.status === "SUCCESS");
+  if (!ran && problems.length === 0) problems.push({ status: "FAILURE", id: "-", errorMessage: "no check ran" });
   return problems;
 }
 
-function report(names, checks, logs, capabilities) {
-  const used = new Set();
-  const counts = { passed: 0, failed: 0, "not applicable": 0 };
+function report(names, checks, logs) {
+  const counts = { passed: 0, failed: 0 };
   const statuses = {};
   for (const name of names) {
     for (const check of checks.get(name) ?? []) statuses[check.status] = (statuses[check.status] ?? 0) + 1;
-    const problems = judge(name, checks.get(name), used);
-    const verdict = problems.length > 0 ? "failed" : used.has(name) ? "not applicable" : "passed";
-    counts[verdict] += 1;
-    if (verdict === "failed") {
+    const problems = judge(checks.get(name));
+    counts[problems.length > 0 ? "failed" : "passed"] += 1;
+    if (problems.length > 0) {
       console.log(`FAILED ${name}`);
       for (const { status, id, errorMessage, details } of problems) {
         console.log(`  ${status} ${id}: ${errorMessage ?? ""}`);
@@ -108,35 +97,22 @@ function report(names, checks, logs, capabilities) {
       if (!checks.has(name)) console.log((logs.get(name) ?? "").slice(-2000).replace(/^/gm, "    | "));
     }
   }
-
-  let stale = 0;
-  for (const [key, { unless, reason }] of Object.entries(notApplicable)) {
-    const why = !unless || !reason ? "lacks its reason or its capability"
-      : capabilities[unless] !== undefined ? `the server advertises ${unless}`
-      : !used.has(key) ? "passes, or no longer exists"
-      : undefined;
-    if (why) {
-      stale += 1;
-      console.log(`STALE conformance-not-applicable.json: ${key}: ${why}`);
-    }
-  }
   console.log(`checks: ${Object.entries(statuses).map(([status, count]) => `${count} ${status}`).join(", ")}`);
-  console.log(`conformance: ${counts.passed} passed, ${counts.failed + stale} failed, ${counts["not applicable"]} not applicable`);
-  return counts.failed + stale === 0;
+  console.log(`conformance: ${counts.passed} passed, ${counts.failed} failed`);
+  return counts.failed === 0;
 }
 
 const out = mkdtempSync(path.join(os.tmpdir(), "mcp-tasks-conformance-"));
 process.on("exit", () => rmSync(out, { recursive: true, force: true }));
 
 process.exitCode = await withStack({ gateways: GATEWAYS }, WITHIN_MS, async ({ url, counts, log }) => {
-  const { capabilities } = await result(url, "server/discover", {});
   const { names, checks, logs } = await runAll(url, out);
-  const good = report(names, checks, logs, capabilities);
+  const good = report(names, checks, logs);
   if (!good && process.env.CONFORMANCE_STACK_LOG) console.log(`--- stack ---\n${log()}`);
   if (counts.some((count) => count === 0)) throw new Error(`a gateway was never asked: ${counts}`);
   return good ? 0 : 1;
 }).catch((error) => {
   console.error(error.stack);
-  console.log("conformance: 0 passed, 1 failed, 0 not applicable");
+  console.log("conformance: 0 passed, 1 failed");
   return 1;
 });
