@@ -35,13 +35,13 @@ telemetry::metrics! {
         leading: IntGaugeVec = "mcp_tasks_cron_leading" ["sweep"],
         /// When this replica last ended the sweep well, by sweep, in seconds since 1970; 0 before the first time. The latest of all replicas counts.
         last_success: GaugeVec = "mcp_tasks_cron_last_success_timestamp_seconds" ["sweep"],
-        /// Live tasks, by tool, phase (`queued`, `running`, `parked`, `undoing`) and the status that their owners see (`working`, `input_required`); set by the leader of the gauges sweep.
+        /// Live tasks, by tool, phase (`queued`, `waiting` for a slot of a limited tool, `running`, `parked`, `undoing`) and the status that their owners see (`working`, `input_required`); set by the leader of the gauges sweep.
         live: IntGaugeVec = "mcp_tasks_tasks_live" ["tool", "phase", "status"],
         /// Age in seconds of the oldest live task, by tool and phase; set by the leader of the gauges sweep.
         oldest: IntGaugeVec = "mcp_tasks_tasks_oldest_age_seconds" ["tool", "phase"],
-        /// Jobs that are due and not begun, by tool, of the 2,000 that wait longest; set by the leader of the gauges sweep.
+        /// Jobs that are due and not begun, by tool, of the 2,000 that wait longest, without those that wait for a slot of a limited tool; set by the leader of the gauges sweep.
         due: IntGaugeVec = "mcp_tasks_tasks_due" ["tool"],
-        /// Seconds for which the oldest due job has waited to begin, by tool; set by the leader of the gauges sweep.
+        /// Seconds for which the oldest due job has waited to begin, by tool, 0 where all wait for a slot of a limited tool; set by the leader of the gauges sweep.
         due_age: IntGaugeVec = "mcp_tasks_tasks_due_oldest_age_seconds" ["tool"],
         /// Jobs that are due and that Redis, as it is now, was not told of, by tool; set by the leader of the gauges sweep while Redis answers.
         unhinted: IntGaugeVec = "mcp_tasks_tasks_unhinted" ["tool"],

@@ -27,7 +27,8 @@ pub(crate) struct Call<'a> {
 /// What is known of this replica and of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// For how long the tool's oldest due job has waited for a worker.
+    /// For how long the caller's oldest due job of the tool has waited for a worker, or somebody's
+    /// whose turn has not come yet either.
     pub(crate) queue_waited: Duration,
     /// How much is taken of what this process may hold open, in percent: held calls, connections or
     /// requests, whichever is nearest to its limit.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use queue::{Lane, Standing};
-use store::{LiveTasks, QueueAge, Store, ToolState, Unfetched};
+use store::{LiveTasks, QueueAge, Slots, Store, ToolState, Unfetched};
 
 use crate::state::{Rows, State};
 use crate::{Parts, Swept};
@@ -20,11 +20,15 @@ const PHASES: [(&str, &str); 4] = [
     ("parked", "input_required"),
     ("undoing", "working"),
 ];
+/// A phase for those that look at the load only: queued, and waiting for a slot of a limited tool. More
+/// workers would not help.
+const WAITING: (&str, &str) = ("waiting", "working");
 
 pub(crate) async fn run(parts: Parts) -> Swept {
     let store = &parts.store;
     let live = store.gauges().await?;
-    let due = store.queue_ages().await?;
+    let slots = store.slots().await?;
+    let due = runnable(store.queue_ages().await?, &slots);
     let unfetched = store.unfetched().await?;
     let tools = store.tool_states().await?;
     let streams = streams(&parts).await;
@@ -35,7 +39,7 @@ pub(crate) async fn run(parts: Parts) -> Swept {
     let state = &parts.metrics.state;
     let listed = Listed::of(store, &tools);
     show_tools(state, &tools);
-    show_live(state, &listed, live);
+    show_live(state, &listed, (live, &slots));
     let rows = jobs(&listed, due);
     state.due.tell(rows.0);
     state.due_age.tell(rows.1);
@@ -99,9 +103,29 @@ fn show_tools(state: &State, tools: &[ToolState]) {
     state.paused.tell(paused);
 }
 
-fn show_live(state: &State, listed: &Listed, live: Vec<LiveTasks>) {
+/// Due jobs without those that wait for a slot.
+fn runnable(due: Vec<QueueAge>, slots: &[Slots]) -> Vec<QueueAge> {
+    let due = due.into_iter().map(|age| {
+        let limited = slots.iter().find(|slots| slots.tool == age.tool);
+        let jobs = limited.map_or(age.jobs, |slots| age.jobs.min(slots.able));
+        let waited = if jobs == 0 {
+            Duration::ZERO
+        } else {
+            age.waited
+        };
+        QueueAge {
+            jobs,
+            waited,
+            ..age
+        }
+    });
+    due.collect()
+}
+
+fn show_live(state: &State, listed: &Listed, (live, slots): (Vec<LiveTasks>, &[Slots])) {
     let (mut count, mut oldest) = (Rows::new(), Rows::new());
     for tool in &listed.0 {
+        count.insert(labels([tool, WAITING.0, WAITING.1]), 0);
         for (phase, status) in PHASES {
             count.insert(labels([tool, phase, status]), 0);
             oldest.insert(labels([tool, phase]), 0);
@@ -112,6 +136,14 @@ fn show_live(state: &State, listed: &Listed, live: Vec<LiveTasks>) {
         let status = known.map_or("working", |(_, status)| status);
         count.insert(labels([&row.tool, &row.phase, status]), row.tasks);
         oldest.insert(labels([&row.tool, &row.phase]), seconds(row.oldest));
+    }
+    for limited in slots {
+        let waiting = (limited.due - limited.able).max(0);
+        count.insert(labels([&limited.tool, WAITING.0, WAITING.1]), waiting);
+        let queued = count.get_mut(&labels([&limited.tool, "queued", "working"]));
+        if let Some(queued) = queued {
+            *queued = (*queued - waiting).max(0);
+        }
     }
     state.live.tell(count);
     state.oldest.tell(oldest);

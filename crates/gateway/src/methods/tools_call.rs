@@ -99,7 +99,9 @@ fn plan(shared: &Shared, judged: &Judged) -> Plan {
     promotion::plan(
         call,
         Load {
-            queue_waited: shared.queues.waited(spec.name()),
+            queue_waited: shared
+                .queues
+                .ahead_of(spec.name(), &judged.caller.principal),
             full_percent: shared.full_percent(),
             inline_budget: shared.config.inline_budget,
             inline_budget_max: shared.config.inline_budget_max,
