@@ -27,6 +27,15 @@ impl List {
         }
     }
 
+    /// Whether there can be such a list now.
+    fn served(self, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Tools => true,
+            Self::Prompts => snapshot.provided.serves.prompts,
+            Self::Resources => snapshot.provided.serves.resources,
+        }
+    }
+
     fn asked(self, filter: &Filter) -> bool {
         match self {
             Self::Tools => filter.tools_list_changed,
@@ -43,18 +52,23 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn new(shared: &Shared, asked: &Filter) -> Self {
+    /// Those of the lists that were asked for that are served.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked and nothing was ever read.
+    pub(super) async fn open(shared: &Shared, asked: &Filter) -> Result<Self, store::Error> {
         let changes = shared.catalog.changes();
-        let now = shared.catalog.known();
-        let wanted = List::ALL.into_iter().filter(|list| list.asked(asked));
+        let now = shared.catalog.current().await?;
+        let wanted = List::ALL.into_iter();
+        let wanted = wanted.filter(|list| list.asked(asked) && list.served(&now));
         let wanted: Vec<_> = wanted.map(|list| (list, list.generation(&now))).collect();
-        Self {
+        Ok(Self {
             changes: (!wanted.is_empty()).then_some(changes),
             wanted,
-        }
+        })
     }
 
-    /// What is agreed to: any list that was asked for, also one that has nothing in it yet.
+    /// What is agreed to.
     pub(super) fn agreed(&self) -> Filter {
         let has = |list| self.wanted.iter().any(|(wanted, _)| *wanted == list);
         Filter {

@@ -70,7 +70,7 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
     let permit = permit.map_err(|_| Error::Overloaded {
         what: "subscriptions",
     })?;
-    let lists = Lists::new(shared, &asked);
+    let lists = Lists::open(shared, &asked).await?;
     let resources = Resources::open(shared, call, asked.resource_subscriptions).await?;
 
     let mut watches = Vec::new();
