@@ -26,6 +26,7 @@ const LISTS: [&str; 11] = [
     "auth.scopes.update",
     "auth.scopes.cancel",
     "tools.drills_resume",
+    "callbacks.keys",
     "gateway.request_state_keys",
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
