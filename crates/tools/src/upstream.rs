@@ -17,6 +17,7 @@ mod follow;
 mod held;
 mod http;
 mod link;
+mod links;
 mod list;
 mod listen;
 mod message;
@@ -24,6 +25,8 @@ mod offers;
 mod outcome;
 mod pipe;
 mod promise;
+mod provide;
+mod provider;
 mod source;
 mod sse;
 mod tool;
@@ -126,6 +129,15 @@ impl Upstreams {
             if now.iter().any(|kept| kept.source.name() == name) {
                 return Err(problem("name: there are two of this name"));
             }
+            let provider = source::provider_name(&name);
+            if now
+                .iter()
+                .any(|kept| kept.source.provider_name() == provider)
+            {
+                return Err(problem(
+                    "name: another differs in signs only that are not A-Z a-z 0-9 _ . -",
+                ));
+            }
             let text = serde_json::to_string(&config).unwrap_or_default();
             let settings = format!("{text} {revision}");
             let same = before.iter().find(|kept| kept.settings == settings);
@@ -177,6 +189,7 @@ impl Upstreams {
                     offers.renew(name);
                 } else {
                     offers.withdraw(name, tools);
+                    tools.remove_provider(&old.source.provider_name());
                     last.lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .remove(name);

@@ -70,6 +70,13 @@ impl Providers {
             .retain(|_, entry| entry.spec.name != name);
     }
 
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let state = self.state();
+        let mut entries = state.entries.values();
+        let entry = entries.find(|entry| entry.spec.name == name)?;
+        Some(Arc::clone(&entry.provider))
+    }
+
     pub(crate) fn find(&self, job: &str) -> Option<Served> {
         self.state()
             .entries

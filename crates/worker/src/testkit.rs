@@ -70,11 +70,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::completion::CompleteParams;
 use protocol::meta::ClientCapabilities;
 use protocol::progress::Progress;
 use protocol::{TaskId, code};
 use serde_json::{Value, json};
-use store::{JournalEntry, JournalKind, Principal};
+use store::{Asked, JournalEntry, JournalKind, Principal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -86,8 +87,9 @@ use crate::backend::Backend;
 use crate::config::Config;
 use crate::context::{About, Context};
 use crate::error::ToolError;
+use crate::provider::{Job, PromptArguments, Provider};
 use crate::replay::Limits;
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolSet};
 
 /// A tool and the client that calls it.
 #[must_use = "nothing runs before `run` or `simulate`"]
@@ -173,6 +175,32 @@ impl Kit {
             losses: Vec::new(),
             stop: CancellationToken::new(),
         }
+    }
+
+    /// A resource of a provider, read.
+    pub fn reading(provider: Arc<dyn Provider>, uri: impl Into<String>) -> Self {
+        Self::asking(provider, &Asked::Read { uri: uri.into() })
+    }
+
+    /// A prompt of a provider, filled in.
+    pub fn prompting(
+        provider: Arc<dyn Provider>,
+        name: impl Into<String>,
+        arguments: PromptArguments,
+    ) -> Self {
+        let name = name.into();
+        Self::asking(provider, &Asked::Prompt { name, arguments })
+    }
+
+    /// A value that a provider completes.
+    pub fn completing(provider: Arc<dyn Provider>, asked: CompleteParams) -> Self {
+        Self::asking(provider, &Asked::Complete(asked))
+    }
+
+    fn asking(provider: Arc<dyn Provider>, asked: &Asked) -> Self {
+        let job = Job::new(provider.spec(), provider);
+        let arguments = serde_json::to_value(asked).unwrap_or_default();
+        Self::of(Arc::new(job)).arguments(arguments)
     }
 
     /// With these arguments.
@@ -333,6 +361,12 @@ impl Kit {
         let shared: Arc<dyn Backend> = Arc::<KitBackend>::clone(backend);
         Ok(Context::new(about, shared, journal, stop, status))
     }
+}
+
+/// The resources that providers of a set said to have changed, since this was asked last; waits
+/// for one if there is none.
+pub async fn updated(tools: &ToolSet) -> Vec<String> {
+    tools.providers.take_updated().await
 }
 
 fn caller() -> Principal {

@@ -226,6 +226,12 @@ impl ToolSet {
         self.changed.send_modify(|count| *count += 1);
     }
 
+    /// The provider of this name.
+    #[must_use]
+    pub fn provider(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        self.providers.get(name)
+    }
+
     /// Whether there is a provider of this name.
     #[must_use]
     pub fn contains_provider(&self, name: &str) -> bool {

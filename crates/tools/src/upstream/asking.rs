@@ -61,9 +61,10 @@ impl Asking {
             );
             let about = About {
                 meta: meta(&info),
-                abilities: Some(self.abilities()),
+                abilities: Some(abilities_json(&self.can, true)),
                 name: Some(&tool.name),
                 mirrored: tool.mirrored(arguments),
+                progress: true,
                 is_call: true,
             };
             let ended = match link.begin("tools/call", &members, about).await {
@@ -161,20 +162,6 @@ impl Asking {
         }
     }
 
-    /// What the client that called us can answer, and that we follow tasks.
-    fn abilities(&self) -> String {
-        let mut abilities = json!({ "extensions": { protocol::EXTENSION_TASKS: {} } });
-        for kind in &self.can {
-            match kind {
-                InputKind::ElicitForm => abilities["elicitation"]["form"] = json!({}),
-                InputKind::ElicitUrl => abilities["elicitation"]["url"] = json!({}),
-                InputKind::Sampling => abilities["sampling"] = json!({}),
-                InputKind::Roots => abilities["roots"] = json!({}),
-            }
-        }
-        abilities.to_string()
-    }
-
     fn may_be_asked(&self, request: &RawValue) -> Result<(), ErrorObject> {
         let refuse = |code, text: String| Err(ErrorObject::new(code, text));
         let asked: InputRequest = match serde_json::from_str(request.get()) {
@@ -223,6 +210,23 @@ pub(super) fn abilities(context: &Context) -> Vec<InputKind> {
     .collect()
 }
 
+/// What the client that called us can answer, and perhaps that we follow tasks.
+pub(super) fn abilities_json(can: &[InputKind], tasks: bool) -> String {
+    let mut abilities = json!({});
+    if tasks {
+        abilities["extensions"] = json!({ protocol::EXTENSION_TASKS: {} });
+    }
+    for kind in can {
+        match kind {
+            InputKind::ElicitForm => abilities["elicitation"]["form"] = json!({}),
+            InputKind::ElicitUrl => abilities["elicitation"]["url"] = json!({}),
+            InputKind::Sampling => abilities["sampling"] = json!({}),
+            InputKind::Roots => abilities["roots"] = json!({}),
+        }
+    }
+    abilities.to_string()
+}
+
 /// The error that says that nothing happened and the work shall stop.
 pub(super) async fn stopped(stop: &CancellationToken) -> ToolError {
     match pause(stop, FOREVER).await {
@@ -252,7 +256,7 @@ fn same(before: &RawValue, now: &RawValue) -> bool {
 }
 
 /// What a server is told whose question nobody is asked: an unanswered form is a closed one.
-fn refusal(request: &Request, error: ErrorObject) -> Result<Box<RawValue>, ErrorObject> {
+pub(super) fn refusal(request: &Request, error: ErrorObject) -> Result<Box<RawValue>, ErrorObject> {
     if request.method == "elicitation/create" && error.code == code::METHOD_NOT_FOUND {
         let closed = RawValue::from_string("{\"action\":\"cancel\"}".to_owned());
         return Ok(closed.expect("valid JSON"));

@@ -22,6 +22,17 @@ pub struct UpstreamConfig {
     /// stdio: program and arguments. One process for each worker, started again when it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
+    /// What the URIs of its resources begin with here, `docs+` for one; also where its results link to
+    /// them. Without it they are as the server says, and of two servers with the same URI the first
+    /// by name has it.
+    #[serde(default)]
+    pub uri_prefix: String,
+    /// Whether its resources are served.
+    #[serde(default = "yes")]
+    pub resources: bool,
+    /// Whether its prompts are served.
+    #[serde(default = "yes")]
+    pub prompts: bool,
     /// Variables for the command. Of the worker's own it gets `PATH`, `HOME` and the like only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -111,6 +122,10 @@ pub enum Effects {
     Once,
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn refresh() -> Duration {
     Duration::from_secs(5 * 60)
 }
@@ -153,6 +168,9 @@ impl UpstreamConfig {
             prefix: String::new(),
             url: None,
             command: None,
+            uri_prefix: String::new(),
+            resources: true,
+            prompts: true,
             env: BTreeMap::new(),
             env_pass: Vec::new(),
             dir: None,
@@ -179,6 +197,17 @@ impl UpstreamConfig {
         }
         if self.prefix.len() > 64 || !self.prefix.bytes().all(is_plain) {
             problems.push("prefix: at most 64 of A-Z a-z 0-9 _ . -".to_owned());
+        }
+        let scheme = self.uri_prefix.bytes().enumerate().all(|(at, byte)| {
+            byte.is_ascii_alphabetic()
+                || at > 0 && (byte.is_ascii_digit() || b"+.-".contains(&byte))
+        });
+        if self.uri_prefix.len() > 64 || !scheme {
+            problems.push(
+                "uri_prefix: at most 64 of A-Z a-z 0-9 + . - that begin with a letter: what may \
+                 stand before a scheme, `docs+` for one"
+                    .to_owned(),
+            );
         }
         match (&self.url, &self.command) {
             (Some(url), None) => self.validate_url(url, &mut problems),

@@ -202,7 +202,7 @@ impl Exchange {
                 }
             }
             Message::Notification { method, params } => {
-                self.link.floor.notice(&method);
+                self.link.floor.notice(&method, params.as_deref());
                 let params = params.filter(|_| method == "notifications/progress");
                 let progress = params.and_then(|params| {
                     let progress: Progress = serde_json::from_str(params.get()).ok()?;

@@ -13,12 +13,16 @@ use super::message::{Message, Request};
 /// Reports of progress that wait for a slow reader; more are lost.
 const REPORTS_MAX: usize = 64;
 
+/// Hears which resource has changed, by its URI at the server.
+pub(super) type Updated = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// The requests under way. Clones are the same.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Floor {
     waiting: Arc<Mutex<HashMap<i64, Waiting>>>,
-    /// The list of tools is another now.
-    pub(super) tools_changed: Arc<Notify>,
+    /// What it lists is another now.
+    pub(super) lists_changed: Arc<Notify>,
+    updated: Updated,
 }
 
 struct Waiting {
@@ -37,12 +41,26 @@ pub(super) struct Inbox {
 }
 
 #[derive(Deserialize)]
+struct Changed {
+    uri: String,
+}
+
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Token {
     progress_token: i64,
 }
 
 impl Floor {
+    /// Nobody waits yet.
+    pub(super) fn new(updated: Updated) -> Self {
+        Self {
+            waiting: Arc::default(),
+            lists_changed: Arc::default(),
+            updated,
+        }
+    }
+
     pub(super) fn enter(&self, id: i64, is_call: bool) -> Inbox {
         let (messages, inbox) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::channel(REPORTS_MAX);
@@ -77,7 +95,7 @@ impl Floor {
                 ref method,
                 ref params,
             } => {
-                self.notice(method);
+                self.notice(method, params.as_deref());
                 if let Some(id) = token(method, params.as_deref())
                     && let Some(waiting) = self.lock().get(&id)
                 {
@@ -100,9 +118,18 @@ impl Floor {
     }
 
     /// What concerns all.
-    pub(super) fn notice(&self, method: &str) {
-        if method == "notifications/tools/list_changed" {
-            self.tools_changed.notify_one();
+    pub(super) fn notice(&self, method: &str, params: Option<&RawValue>) {
+        match method {
+            "notifications/tools/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/prompts/list_changed" => self.lists_changed.notify_one(),
+            "notifications/resources/updated" => {
+                let changed = params.and_then(|params| serde_json::from_str(params.get()).ok());
+                if let Some(Changed { uri }) = changed {
+                    (self.updated)(&uri);
+                }
+            }
+            _ => {}
         }
     }
 

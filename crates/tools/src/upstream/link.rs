@@ -10,8 +10,8 @@ use protocol::code;
 use protocol::headers::{METHOD, NAME, PROTOCOL_VERSION};
 use protocol::meta::{CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, PROTOCOL_VERSION_KEY};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +48,8 @@ pub(super) struct Link {
     /// What the server answered to `initialize`.
     version: OnceLock<String>,
     session: OnceLock<String>,
+    /// Its capabilities, as it has said.
+    capabilities: OnceLock<Value>,
     next_id: AtomicI64,
 }
 
@@ -62,7 +64,9 @@ pub(super) struct About<'a> {
     pub(super) name: Option<&'a str>,
     /// More headers that mirror the body.
     pub(super) mirrored: Vec<(String, String)>,
-    /// Whether questions may come of it, and progress is wanted.
+    /// Whether progress is wanted.
+    pub(super) progress: bool,
+    /// Whether a tool is called, which a question of an older server's may be about.
     pub(super) is_call: bool,
 }
 
@@ -71,12 +75,16 @@ pub(super) struct About<'a> {
 struct Discovered {
     #[serde(default)]
     supported_versions: Vec<String>,
+    #[serde(default)]
+    capabilities: Value,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Initialized {
     protocol_version: String,
+    #[serde(default)]
+    capabilities: Value,
 }
 
 impl Link {
@@ -88,6 +96,7 @@ impl Link {
             modern,
             version: OnceLock::new(),
             session: OnceLock::new(),
+            capabilities: OnceLock::new(),
             next_id: AtomicI64::new(1),
         })
     }
@@ -131,6 +140,7 @@ impl Link {
             .iter()
             .any(|v| v == protocol::VERSION)
         {
+            let _ = self.capabilities.set(found.capabilities);
             return Ok(());
         }
         Err(Fault::Misfit(format!(
@@ -153,8 +163,19 @@ impl Link {
             .map_err(|error| Fault::Garbage(format!("initialize: {error}")))?;
         // Said once: this link is ours alone yet.
         let _ = self.version.set(answer.protocol_version);
+        let _ = self.capabilities.set(answer.capabilities);
         let greeted = message::outgoing(None, "notifications/initialized", "{}");
         within(timeout, self.tell(greeted.into())).await
+    }
+
+    /// Whether the server has said that it serves this, by its place among its capabilities
+    /// (`/resources/subscribe`).
+    pub(super) fn serves(&self, capability: &str) -> bool {
+        let said = self
+            .capabilities
+            .get()
+            .and_then(|all| all.pointer(capability));
+        said.is_some_and(|said| !matches!(said, Value::Null | Value::Bool(false)))
     }
 
     /// Whether requests stand alone, as since 2026-07-28.
@@ -248,7 +269,7 @@ impl Link {
             let abilities = about.abilities.as_deref().unwrap_or(ABILITIES);
             meta.push((CLIENT_CAPABILITIES_KEY, abilities));
         }
-        if about.is_call {
+        if about.progress {
             meta.push(("progressToken", &id));
         }
         for (name, value) in &about.meta {

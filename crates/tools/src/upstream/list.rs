@@ -1,7 +1,10 @@
 //! What an upstream server offers, page by page.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
 
+use protocol::code;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use worker::Definition;
@@ -15,12 +18,17 @@ const PAGES_MAX: usize = 100;
 /// The same of its tools.
 const TOOLS_MAX: usize = 1000;
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page {
-    tools: Vec<Box<RawValue>>,
-    #[serde(default)]
-    next_cursor: Option<String>,
+/// A list, or as much of it as is read.
+pub(super) struct Items {
+    pub(super) items: Vec<Box<RawValue>>,
+    /// There are more than are wanted.
+    pub(super) more: bool,
+}
+
+/// What there is: tools, and what cannot be offered, in words.
+pub(super) struct Listed {
+    pub(super) tools: Vec<Definition>,
+    pub(super) problems: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -34,21 +42,44 @@ struct TaskSupport {
     task_support: Option<String>,
 }
 
-/// What there is: tools, and what cannot be offered, in words.
-pub(super) struct Listed {
-    pub(super) tools: Vec<Definition>,
-    pub(super) problems: Vec<String>,
-}
-
-/// Reads the whole list. A tool that cannot be read is left out, and the others are not.
-pub(super) async fn list(
-    link: &std::sync::Arc<Link>,
-    timeout: std::time::Duration,
-) -> Result<Listed, Fault> {
+/// Reads the whole list of tools. One that cannot be read is left out, and the others are not.
+pub(super) async fn list(link: &Arc<Link>, timeout: Duration) -> Result<Listed, Fault> {
     let mut listed = Listed {
         tools: Vec::new(),
         problems: Vec::new(),
     };
+    let read = match pages(link, "tools/list", "tools", TOOLS_MAX, timeout).await {
+        Ok(read) => read,
+        // It serves other things.
+        Err(Fault::Rpc(error))
+            if error.code == code::METHOD_NOT_FOUND && !link.serves("/tools") =>
+        {
+            return Ok(listed);
+        }
+        Err(fault) => return Err(fault),
+    };
+    if read.more {
+        return Err(Fault::Garbage(format!("lists more than {TOOLS_MAX} tools")));
+    }
+    for tool in read.items {
+        match tool_of(&tool) {
+            Ok(tool) => listed.tools.push(tool),
+            Err(problem) => listed.problems.push(problem),
+        }
+    }
+    Ok(listed)
+}
+
+/// Reads a list until it ends, or holds more than `max`.
+pub(super) async fn pages(
+    link: &Arc<Link>,
+    method: &str,
+    member: &str,
+    max: usize,
+    timeout: Duration,
+) -> Result<Items, Fault> {
+    let garbage = |why: String| Fault::Garbage(format!("{method}: {why}"));
+    let mut items = Vec::new();
     let mut cursor: Option<String> = None;
     let mut seen = HashSet::new();
     for _ in 0..PAGES_MAX {
@@ -57,34 +88,44 @@ pub(super) async fn list(
             .iter()
             .map(|cursor| ("cursor", cursor.as_str()))
             .collect();
-        let page = link.ask("tools/list", &members, None, timeout).await?;
-        let page: Page = serde_json::from_str(page.get())
-            .map_err(|error| Fault::Garbage(format!("tools/list: {error}")))?;
-        for tool in page.tools {
-            if listed.tools.len() >= TOOLS_MAX {
-                return Err(Fault::Garbage(format!("lists more than {TOOLS_MAX} tools")));
-            }
-            match read(&tool) {
-                Ok(tool) => listed.tools.push(tool),
-                Err(problem) => listed.problems.push(problem),
-            }
+        let page = link.ask(method, &members, None, timeout).await?;
+        let page: HashMap<&str, &RawValue> =
+            serde_json::from_str(page.get()).map_err(|error| garbage(error.to_string()))?;
+        let listed = page
+            .get(member)
+            .ok_or_else(|| garbage(format!("without `{member}`")))?;
+        let listed: Vec<Box<RawValue>> =
+            serde_json::from_str(listed.get()).map_err(|error| garbage(error.to_string()))?;
+        items.extend(listed);
+        if items.len() > max {
+            items.truncate(max);
+            return Ok(Items { items, more: true });
         }
-        match page.next_cursor.filter(|next| !next.is_empty()) {
-            None => return Ok(listed),
+        let next: Option<String> = match page.get("nextCursor") {
+            Some(next) => serde_json::from_str(next.get())
+                .map_err(|error| garbage(format!("nextCursor: {error}")))?,
+            None => None,
+        };
+        match next.filter(|next| !next.is_empty()) {
+            None => return Ok(Items { items, more: false }),
             Some(next) if !seen.insert(next.clone()) => {
-                return Err(Fault::Garbage("lists the same page for ever".to_owned()));
+                return Err(garbage("lists the same page for ever".to_owned()));
             }
             next => cursor = next,
         }
     }
-    Err(Fault::Garbage(format!("lists more than {PAGES_MAX} pages")))
+    Err(garbage(format!("lists more than {PAGES_MAX} pages")))
 }
 
-fn read(tool: &RawValue) -> Result<Definition, String> {
-    let definition: Definition = serde_json::from_str(tool.get()).map_err(|error| {
-        let begin: String = tool.get().chars().take(80).collect();
-        format!("a tool that cannot be read ({error}): {begin}")
-    })?;
+/// What could not be read, by its beginning.
+pub(super) fn unread(what: &str, text: &RawValue, error: &serde_json::Error) -> String {
+    let begin: String = text.get().chars().take(80).collect();
+    format!("{what} that cannot be read ({error}): {begin}")
+}
+
+fn tool_of(tool: &RawValue) -> Result<Definition, String> {
+    let definition: Definition =
+        serde_json::from_str(tool.get()).map_err(|error| unread("a tool", tool, &error))?;
     // Tasks of 2025-11-25, which such a tool wants, are not spoken.
     let execution: Option<Execution> = serde_json::from_str(tool.get()).ok();
     let support = execution

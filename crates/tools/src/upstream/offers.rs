@@ -74,6 +74,13 @@ impl Offers {
             if offered.get(&name) == Some(&text) {
                 continue;
             }
+            if let Some(why) = tool.unchecked() {
+                tracing::warn!(
+                    tool.name = name,
+                    why,
+                    "results of an upstream's tool are not checked against its outputSchema"
+                );
+            }
             match tools.insert(Arc::new(tool)) {
                 Ok(()) => drop(offered.insert(name, text)),
                 Err(problem) => {

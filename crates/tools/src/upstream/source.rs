@@ -1,5 +1,6 @@
 //! One upstream: kept connected, listed and offered for as long as the worker runs.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,10 @@ use super::floor::Floor;
 use super::held::Holding;
 use super::http::Http;
 use super::link::{Link, Transport};
+use super::links::Links;
 use super::list::list;
 use super::offers::Offers;
+use super::provide::Provided;
 use super::{listen, pipe};
 
 /// Between two tries to reach it: doubles from the first to the second.
@@ -38,8 +41,19 @@ pub(super) struct Source {
     supervisor: Option<PathBuf>,
     link: watch::Sender<Option<Arc<Link>>>,
     again: Notify,
+    /// Resources that somebody listens to, by their URIs at the server.
+    pub(super) wanted: watch::Sender<BTreeSet<String>>,
     /// Another one takes its place, or none does: it ends when its calls have.
     pub(super) retired: CancellationToken,
+}
+
+/// Under which name an upstream provides resources and prompts.
+pub(super) fn provider_name(upstream: &str) -> String {
+    let plain = |c: char| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' | '-' => c,
+        _ => '-',
+    };
+    upstream.chars().take(128).map(plain).collect()
 }
 
 /// What is said of a source whenever it changes.
@@ -63,12 +77,32 @@ impl Source {
             supervisor,
             link: watch::Sender::new(None),
             again: Notify::new(),
+            wanted: watch::Sender::new(BTreeSet::new()),
             retired: CancellationToken::new(),
         })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.config.name
+    }
+
+    /// Under which name it provides resources and prompts.
+    pub(super) fn provider_name(&self) -> String {
+        provider_name(self.name())
+    }
+
+    /// Tells who listens that a resource has changed: one of those that are wanted, or a part of
+    /// one.
+    pub(super) fn updated(&self, uri: &str, tools: &ToolSet) {
+        let wanted = self.wanted.borrow();
+        if wanted.iter().any(|wanted| uri.starts_with(wanted.as_str())) {
+            tools.resource_updated(Links(&self.config.uri_prefix).here(uri));
+        }
+    }
+
+    fn floor(self: &Arc<Self>, tools: &ToolSet) -> Floor {
+        let (source, tools) = (Arc::clone(self), tools.clone());
+        Floor::new(Arc::new(move |uri| source.updated(uri, &tools)))
     }
 
     /// The connection, waited for if there is none just now.
@@ -163,7 +197,7 @@ impl Source {
         offers: &Offers,
         tell: Tell<'_>,
     ) -> String {
-        let floor = Floor::default();
+        let floor = self.floor(tools);
         match &self.http {
             Some(http) => {
                 let transport = Transport::Http(Arc::clone(http));
@@ -184,7 +218,7 @@ impl Source {
         use super::config::Protocol;
         let mut protocol = self.config.protocol;
         loop {
-            let floor = Floor::default();
+            let floor = self.floor(tools);
             let mut command = pipe::command(&self.config);
             if let Some(supervisor) = &self.supervisor {
                 command = command.supervisor(supervisor);
@@ -235,7 +269,7 @@ impl Source {
         tokio::select! {
             why = listing => why,
             () = link.broken.cancelled() => Fault::Expired.text(),
-            () = listen::listen(&link) => unreachable!("listening never ends"),
+            () = listen::listen(&link, self, tools) => unreachable!("listening never ends"),
             () = self.let_go() => unreachable!("letting go never ends"),
         }
     }
@@ -247,6 +281,7 @@ impl Source {
         offers: &Offers,
         tell: Tell<'_>,
     ) -> String {
+        let mut provided = Provided::default();
         loop {
             let mut wait = self.config.refresh;
             match list(link, self.config.timeout).await {
@@ -267,6 +302,7 @@ impl Source {
                         tools = offers.count(self.name()),
                         "tools of an upstream listed"
                     );
+                    provided.look(self, link, tools).await;
                     tell(self.name(), Ok(()));
                 }
                 // What is known is offered on: calls say what is wrong.
@@ -281,7 +317,7 @@ impl Source {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = self.again.notified() => {}
-                () = link.floor.tools_changed.notified() => tokio::time::sleep(SETTLE).await,
+                () = link.floor.lists_changed.notified() => tokio::time::sleep(SETTLE).await,
             }
         }
     }

@@ -9,6 +9,7 @@ use worker::{Arguments, CallToolResult, Context, Definition, Tool, ToolError, To
 use super::call::Call;
 use super::config::Effects;
 use super::fault::Fault;
+use super::links::Links;
 use super::message;
 use super::outcome::Outcome;
 use super::promise::Promise;
@@ -51,6 +52,11 @@ impl UpstreamTool {
         })
     }
 
+    /// Why its results are not checked against the schema that it promises.
+    pub(super) fn unchecked(&self) -> Option<&str> {
+        self.promise.unchecked()
+    }
+
     /// What the server sent, unchanged.
     pub(super) fn result(
         &self,
@@ -60,6 +66,9 @@ impl UpstreamTool {
             let text = format!("upstream \"{}\" {problem}", self.source.name());
             ToolError::failed(protocol::code::INTERNAL_ERROR, text)
         };
+        let links = Links(&self.source.config.uri_prefix);
+        let changed = links.of_tool(result);
+        let result = changed.as_deref().unwrap_or(result);
         let result = CallToolResult::passed_on(result.get().as_bytes())
             .map_err(|problem| fail(format!("answered with garbage: {problem}")))?;
         self.promise.check(&result).map_err(|problem| {

@@ -6,6 +6,7 @@ extern crate mcp_tasks_tools as tools;
 mod bad;
 mod calls;
 mod modern;
+mod provided;
 mod questions;
 mod server;
 mod world;

@@ -37,6 +37,13 @@ impl Run {
         self.outcome.as_ref()
     }
 
+    /// The result as the client reads it; also of what a provider was asked.
+    #[must_use]
+    pub fn json(&self) -> Option<Value> {
+        let result = self.outcome.as_ref().ok()?;
+        serde_json::from_slice(&result.to_json()).ok()
+    }
+
     /// The task's status, as a client would read it: `completed`, `failed`, `cancelled`,
     /// `input_required`, or `working` where [`super::Kit::run`] has stopped before another try.
     #[must_use]
