@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::TaskStatus;
 use protocol::legacy;
 use protocol::tasks::{self, TaskIdParams};
-use store::Cancel;
+use store::{Cancel, Task};
 use tokio::time::{Instant, timeout_at};
 
 use super::settled::Watched;
@@ -29,7 +29,10 @@ pub(super) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
     let mut watched = Watched::open(shared, principal, id).await?;
     let until = Instant::now() + WAIT;
     match tasks_cancel::request(shared, principal, id).await? {
-        Cancel::AlreadyTerminal => watched.read(shared, principal).await?,
+        Cancel::AlreadyTerminal => {
+            watched.read(shared, principal).await?;
+            return Err(Error::AlreadyOver(shown(&watched.task)));
+        }
         Cancel::Gone(lookup) => return Err(Error::gone(lookup)),
         Cancel::Cancelled | Cancel::Requested | Cancel::Undoing { .. } => {
             watched.read(shared, principal).await?;
@@ -43,7 +46,7 @@ pub(super) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
     }
     let task = &watched.task;
     let mut seen = view::task(shared, task)?;
-    match legacy::shown_status(task.status, task.result.as_deref()) {
+    match shown(task) {
         TaskStatus::Cancelled => {}
         // MCP 2025-11-25 §Task Cancellation: also where the end came before the stop.
         over @ (TaskStatus::Completed | TaskStatus::Failed) => {
@@ -56,4 +59,8 @@ pub(super) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
         mark: view::fetched(task),
         label: "ok",
     })
+}
+
+fn shown(task: &Task) -> TaskStatus {
+    legacy::shown_status(task.status, task.result.as_deref())
 }

@@ -5,6 +5,7 @@
 
 extern crate mcp_tasks_gateway as gateway;
 
+mod auth;
 mod bad_input;
 mod budgets;
 mod calls;
@@ -13,11 +14,13 @@ mod drains;
 mod http2;
 mod kept;
 mod labels;
+mod legacy;
 mod listens;
 mod lists;
 mod outages;
 mod pace;
 mod pace_faults;
+mod provided;
 mod questions;
 mod support;
 mod table;

@@ -4,7 +4,7 @@ use harness::client::{Answer, Client};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{World, config};
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -176,7 +176,11 @@ async fn json_and_its_shape() {
 
 #[tokio::test]
 async fn legacy_clients_are_told_which_versions_there_are() {
-    let world = World::new().await;
+    let settings = gateway::Config {
+        legacy_clients: false,
+        ..config()
+    };
+    let world = World::with(settings).await;
     let alice = world.client("alice");
     let initialize = alice
         .request("initialize", json!({}))
