@@ -17,7 +17,7 @@ const PREFIX_ALMOST: &str = "MCP_TASKS_";
 /// Between the parts of a setting's name, in variables.
 const SEPARATOR: &str = "__";
 /// Settings that are lists; in the environment their values are separated by commas.
-const LISTS: [&str; 11] = [
+const LISTS: [&str; 12] = [
     "auth.scopes.list",
     "auth.scopes.call",
     "auth.scopes.resources",
