@@ -114,6 +114,6 @@ def secret(rendered, ref, name):
     found = rendered.by_name.get(("Secret", ref["name"]))
     if found:
         return base64.b64decode(found["data"][ref["key"]]).decode()
-    if name.endswith("REQUEST_STATE_KEYS"):
+    if name.endswith("_KEYS"):
         return ",".join(base64.b64encode(bytes([n] * 32)).decode() for n in (1, 2))
     return rendering.URLS["redis" if "REDIS" in name else "postgres"]["url"]

@@ -19,10 +19,24 @@ SET = tuple(word for kind in URLS for word in ("--set", f"{kind}.url={URLS[kind]
 # Names of objects that are the user's, not the chart's.
 EXTERNAL = {
     "ext-issuer", "ext-tools", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
-    "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
+    "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-callbacks", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
 }
 
+TOKENS = {"auth": {"mode": "tokens", "resource": "https://mcp.test/mcp", "issuers": [{"issuer": "https://issuer.test/"}]}}
+
 FEATURES = {
+    "tokens": {"config": TOKENS, "ingress": {"enabled": True, "hosts": [{"host": "mcp.test"}]}},
+    "tokens-further": {"config": {"auth": {
+        "mode": "tokens", "resource": "https://mcp.test/mcp", "scopes": {"call": ["tools:call"]}, "leeway": "10s",
+        "issuers": [{"issuer": "https://a.test/", "jwks_url": "http://127.0.0.1:8080/keys", "algorithms": ["ES256"]},
+                    {"issuer": "https://b.test:8443/", "introspection_url": "https://b.test:9443/introspect",
+                     "introspection_client_id": "us", "introspection_secret_file": "/mnt/csi/password"}]}},
+        "gateway": {"service": {"type": "LoadBalancer"}},
+        "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io"}}],
+        "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
+    "callbacks": {"config": {**TOKENS, "callbacks": {"public_url": "https://mcp.test"}}, "httpRoute": {
+        "enabled": True, "parentRefs": [{"name": "public"}]}},
+    "callbacks-keys": {"config": {"callbacks": {"public_url": "https://mcp.test"}}, "callbackKeys": {"existingSecret": "ext-keys"}},
     "jwt": {"gateway": JWT},
     "jwt-keys": {"gateway": {"proxy": {"enabled": True, "port": 8443, "jwt": {
         **JWT["proxy"]["jwt"], "algorithm": "ES256", "keys": ["new.pem", "old.pem"]}}}},
@@ -127,7 +141,7 @@ FEATURES = {
 }
 # Of these only one at a time.
 EXCLUDE = [
-    {"jwt", "jwt-keys", "proxy"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
+    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "callbacks"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
     {"own-file-secret", "own-file-map", "own-file-csi"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi"},
     {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
     {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "no-tests"},
@@ -136,6 +150,9 @@ EXCLUDE = [
     {"settings", "own-file-secret"}, {"settings", "own-file-map"}, {"settings", "own-file-csi"},
     {"containers", "own-file-csi"}, {"proxy", "route"}, {"proxy", "route-retry"}, {"proxy", "ingress-nginx"}, {"proxy", "ingress-alb"},
     {"proxy", "ingress-haproxy"}, {"proxy", "load-balancer"}, {"proxy", "node-port"}, {"recreate", "groups"},
+    # A proxy that checks tokens stands before gateways that believe everybody; lists of issuers cannot be in the environment.
+    *({name, other} for name in ("tokens", "tokens-further", "callbacks") for other in FEATURES
+      if "proxy" in FEATURES[other].get("gateway", {}) or "configFile" in FEATURES[other]),
 ]
 
 
@@ -161,7 +178,7 @@ def good():
     # What the page on installation shows as values.
     page = (ROOT / "docs/install-kubernetes.md").read_text()
     for number, shown in enumerate(re.findall(r"```yaml\n(.*?)```", page, re.S)):
-        if (values := yaml.safe_load(shown)).keys() <= {"gateway", "workers"}:
+        if (values := yaml.safe_load(shown)).keys() <= {"gateway", "workers", "config"}:
             yield Case(f"install-kubernetes.md {number}", values=merged(URLS, values))
     dice = random.Random(8)
     for number in range(25):
@@ -211,6 +228,10 @@ BAD = [
     (merged(URLS, {"redis": {"ca": {"existingSecret": "ext-ca"}}}), ["redis.ca: redis.url is not encrypted"]),
     (merged(URLS, {"workers": {"default": {"toolsFile": "[[command]]", "toolsFrom": {"existingSecret": "ext-tools"}}}}),
      ["workers.default: its tools file is said more than once"]),
+    (merged(URLS, {"config": {"auth": {"mode": "tokens", "resource": "https://mcp.test/mcp"}}}), ["config.auth: mode is", "nobody could call"]),
+    (merged(URLS, {"config": TOKENS, "gateway": JWT}), ["gateway.proxy.jwt: config.auth.mode is not", "choose one"]),
+    (merged(URLS, {"config": {"callbacks": {"keys": ["a"]}}, "workerDefaults": {"config": {"callbacks": {"public_url": "https://a"}}}}),
+     ["config.callbacks.keys: the chart sets it: use callbackKeys", "workerDefaults.config.callbacks.public_url: gateways and workers need the same"]),
     # Typos.
     (merged(URLS, {"gateway": {"replica": 3}}), ["Additional property replica is not allowed"]),
     (merged(URLS, {"postgres2": {"url": "a"}}), ["Additional property postgres2 is not allowed"]),

@@ -86,6 +86,7 @@ VALUES = dict(
     redis=server(),
     config=ref("config"),
     configFile=obj(existingSecret=STR, existingConfigMap=STR, path=STR, key=STR),
+    callbackKeys=obj(create=BOOL, existingSecret=STR, existingSecretKey=STR),
     listenAddress=STR,
     gateway=obj(
         **PROCESS, **POD,

@@ -29,6 +29,7 @@
   "redis.ca_file" "use redis.ca"
   "gateway.bind" "use listenAddress; a gateway that believes every caller (auth.mode) listens on loopback only"
   "gateway.request_state_keys" "use gateway.requestStateKeys"
+  "callbacks.keys" "use callbackKeys"
   "admin.listen" "use listenAddress" -}}
 {{- $configs := dict "config" .Values.config "gateway.config" .Values.gateway.config "workerDefaults.config" .Values.workerDefaults.config "cron.config" .Values.cron.config -}}
 {{- range $group, $own := .Values.workers -}}
@@ -40,6 +41,9 @@
 {{- if hasKey (default dict (get $config (index $at 0))) (index $at 1) -}}
 {{- $problems = append $problems (printf "%s.%s: the chart sets it: %s" $place $setting $instead) -}}
 {{- end -}}
+{{- end -}}
+{{- if and (ne $place "config") (dig "callbacks" "public_url" "" $config) -}}
+{{- $problems = append $problems (printf "%s.callbacks.public_url: gateways and workers need the same: set config.callbacks.public_url" $place) -}}
 {{- end -}}
 {{- range $receiver := dig "alerts" "receivers" list $config -}}
 {{- if $receiver.secret -}}
@@ -119,7 +123,7 @@
 {{- if .Values.httpRoute.enabled -}}{{- $ways = append $ways "httpRoute.enabled" -}}{{- end -}}
 {{- if ne .Values.gateway.service.type "ClusterIP" -}}{{- $ways = append $ways (printf "gateway.service.type=%s" .Values.gateway.service.type) -}}{{- end -}}
 {{- if $ways -}}
-{{- $problems = append $problems (printf "%s: config.auth.mode is \"dev\", which believes every caller, so that gateways listen on their pods' loopback address only and nothing outside reaches them: let a proxy in their pods check who is calling (gateway.proxy.enabled), or another auth.mode" (join ", " $ways)) -}}
+{{- $problems = append $problems (printf "%s: config.auth.mode is \"dev\", which believes every caller, so that gateways listen on their pods' loopback address only and nothing outside reaches them: set config.auth.mode to \"tokens\" and say who issues them (docs/authentication.md), or let a proxy in their pods check who is calling (gateway.proxy.enabled)" (join ", " $ways)) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.gateway.proxy -}}
@@ -128,6 +132,15 @@
 {{- end -}}
 {{- if and .enabled .jwt.issuer (not (and .jwt.audience .jwt.existingSecret .jwt.keys)) -}}
 {{- $problems = append $problems "gateway.proxy.jwt: audience, existingSecret and keys must be there too, or tokens for others, or signed by others, would be let in" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.gateway.proxy.jwt.issuer (not (include "mcp-tasks.loopback" .)) -}}
+{{- $problems = append $problems "gateway.proxy.jwt: config.auth.mode is not \"dev\", so that gateways check tokens by themselves and would refuse the names that this proxy passes on: choose one" -}}
+{{- end -}}
+{{- if and (not (include "mcp-tasks.loopback" .)) (not $ownFile) -}}
+{{- $auth := dig "auth" dict (mergeOverwrite (deepCopy .Values.config) (deepCopy .Values.gateway.config)) -}}
+{{- if and (not $auth.issuers) (not $auth.api_keys_file) -}}
+{{- $problems = append $problems "config.auth: mode is \"tokens\", but there are neither issuers nor an api_keys_file, so that nobody could call" -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}

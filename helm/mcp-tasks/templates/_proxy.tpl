@@ -38,7 +38,8 @@ defaults
   timeout server 60s
 frontend mcp
   bind {{ ternary (printf ":::%d v4v6" (int $proxy.port)) (printf "%s:%d" .Values.listenAddress (int $proxy.port)) (eq .Values.listenAddress "::") }}
-  acl metadata path_beg /.well-known/
+  # What needs no token: metadata, and callbacks, whose address is one.
+  acl metadata path_beg /.well-known/ /callbacks/
   http-request set-var(txn.token) http_auth_bearer
   http-request set-var(txn.algorithm) var(txn.token),jwt_header_query('$.alg')
   http-request set-var(txn.issuer) var(txn.token),jwt_payload_query('$.iss')

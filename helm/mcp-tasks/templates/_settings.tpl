@@ -44,6 +44,11 @@
 {{- printf (ternary "[%s]:%d" "%s:%d" (contains ":" $host)) $host (index . 1 | int) -}}
 {{- end -}}
 
+{{/* Where services call back, if they do. */}}
+{{- define "mcp-tasks.callbacks" -}}
+{{- dig "callbacks" "public_url" "" .Values.config -}}
+{{- end -}}
+
 {{/* Whether a component's tools file is in a ConfigMap or a Secret of the user's own. */}}
 {{- define "mcp-tasks.toolsFrom" -}}
 {{- with .values.toolsFrom -}}
@@ -219,6 +224,16 @@
   valueFrom:
     secretKeyRef:
       name: {{ default (printf "%s-request-state" (include "mcp-tasks.fullname" $root)) $keys.existingSecret }}
+      key: {{ ternary $keys.existingSecretKey "keys" (ne $keys.existingSecret "") }}
+{{- end }}
+{{- end }}
+{{- if and (ne $component.role "migrate") (include "mcp-tasks.callbacks" $root) }}
+{{- $keys := $root.Values.callbackKeys }}
+{{- if or $keys.existingSecret $keys.create }}
+- name: MCP_TASKS__CALLBACKS__KEYS
+  valueFrom:
+    secretKeyRef:
+      name: {{ default (printf "%s-callbacks" (include "mcp-tasks.fullname" $root)) $keys.existingSecret }}
       key: {{ ternary $keys.existingSecretKey "keys" (ne $keys.existingSecret "") }}
 {{- end }}
 {{- end }}
