@@ -104,6 +104,12 @@ impl Consumer {
         async move { link.ack(&name, &hint.entry).await }
     }
 
+    /// The same for a hint that nobody needs any more.
+    pub fn ack_owned(&self, hint: Hint) -> impl Future<Output = ()> + Send + use<> {
+        let (link, name) = (Arc::clone(&self.link), Arc::clone(&self.name));
+        async move { link.ack(&name, &hint.entry).await }
+    }
+
     /// Puts a hint back for other workers, for one that will not be worked on. Best effort; the
     /// future does not borrow the consumer.
     pub fn hand_back(&self, hint: Hint) -> impl Future<Output = ()> + Send + use<> {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use protocol::TaskId;
 use queue::{Consumer, Event, Hint, Lane};
 use store::UnhintedFilter;
@@ -271,10 +272,10 @@ impl Puller {
     }
 }
 
-async fn give_back(consumer: &Consumer, returned: Returned) {
+fn give_back(consumer: &Consumer, returned: Returned) -> BoxFuture<'static, ()> {
     match returned {
-        Returned::Done(hint) => consumer.ack(&hint).await,
-        Returned::Needed(hint) => consumer.hand_back(hint).await,
+        Returned::Done(hint) => Box::pin(consumer.ack_owned(hint)),
+        Returned::Needed(hint) => Box::pin(consumer.hand_back(hint)),
     }
 }
 
