@@ -164,8 +164,9 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
         Command::Config { what } => {
             match what {
                 ConfigCommand::Check(settings) => {
-                    config::load(settings.config.as_deref())?;
+                    let config = config::load(settings.config.as_deref())?;
                     outln!("the settings are good");
+                    commands::doctor_auth::files(&config)?;
                 }
                 ConfigCommand::Show(settings) => {
                     out!(

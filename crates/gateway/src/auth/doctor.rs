@@ -1,7 +1,5 @@
 //! Whether what authentication stands on is there, for operators who look before callers do.
 
-use std::path::Path;
-
 use telemetry::Registry;
 
 use super::api_keys::ApiKeys;
@@ -20,13 +18,55 @@ pub struct Look {
     pub seen: Result<String, String>,
 }
 
-/// Asks every issuer for its keys, and reads the files that the settings name.
+/// Reads the files that the settings name; asks nobody.
+pub async fn files(config: &Config) -> Vec<Look> {
+    if config.mode == Mode::Dev {
+        return Vec::new();
+    }
+    let mut looks = Vec::new();
+    for issuer in &config.issuers {
+        if let Some(file) = &issuer.introspection_secret_file {
+            let there = introspection::secret_is_there(issuer).await;
+            looks.push(Look {
+                what: file.display().to_string(),
+                seen: there.map(|()| "the secret is there".to_owned()),
+            });
+        }
+    }
+    if let Some(file) = &config.api_keys_file {
+        let loaded = ApiKeys::load(file);
+        looks.push(Look {
+            what: file.display().to_string(),
+            seen: loaded
+                .map(|keys| format!("{} API keys", keys.len()))
+                .map_err(|problems| problems.join("; ")),
+        });
+    }
+    looks.extend(issuers(config, Asks::Files).await);
+    looks
+}
+
+/// Reads the files, and asks every issuer for its keys.
 pub async fn look(config: &Config) -> Vec<Look> {
+    let mut looks = files(config).await;
+    looks.extend(issuers(config, Asks::Issuers).await);
+    looks
+}
+
+/// Whose keys are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Files,
+    Issuers,
+}
+
+async fn issuers(config: &Config, asks: Asks) -> Vec<Look> {
     if config.mode == Mode::Dev {
         return Vec::new();
     }
     let client = match Client::new(config.issuer_timeout, config.ca_file.as_deref()) {
         Ok(client) => client,
+        Err(_) if asks == Asks::Issuers => return Vec::new(),
         Err(problem) => {
             return vec![Look {
                 what: "auth.ca_file".to_owned(),
@@ -38,32 +78,15 @@ pub async fn look(config: &Config) -> Vec<Look> {
     let metrics = Metrics::prepared(&Registry::new());
     let mut looks = Vec::new();
     for issuer in &config.issuers {
-        if !issuer.introspect_jwts {
-            let keys = Keys::new(config, issuer, client.clone(), metrics.clone());
-            let read = keys.read().await;
-            looks.push(Look {
-                what: issuer.issuer.clone(),
-                seen: read.map(|keys| format!("{} keys", keys.len())),
-            });
+        let is_file = issuer.jwks_file.is_some();
+        if issuer.introspect_jwts || is_file != (asks == Asks::Files) {
+            continue;
         }
-        if let Some(file) = &issuer.introspection_secret_file {
-            let there = introspection::secret_is_there(issuer).await;
-            looks.push(Look {
-                what: file.display().to_string(),
-                seen: there.map(|()| "the secret is there".to_owned()),
-            });
-        }
+        let keys = Keys::new(config, issuer, client.clone(), metrics.clone());
+        looks.push(Look {
+            what: issuer.issuer.clone(),
+            seen: keys.read().await.map(|keys| format!("{} keys", keys.len())),
+        });
     }
-    looks.extend(config.api_keys_file.as_deref().map(api_keys));
     looks
-}
-
-fn api_keys(file: &Path) -> Look {
-    let loaded = ApiKeys::load(file);
-    Look {
-        what: file.display().to_string(),
-        seen: loaded
-            .map(|keys| format!("{} API keys", keys.len()))
-            .map_err(|problems| problems.join("; ")),
-    }
 }

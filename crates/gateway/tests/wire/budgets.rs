@@ -97,7 +97,7 @@ async fn no_budget_is_above_the_ceiling() {
     harness::wait::until("the tool is listed", SOON, listed)
         .await
         .unwrap();
-    let handle = call(&alice, "patient").timeout(SOON).send().await.unwrap();
+    let handle = call(&alice, "patient").send().await.unwrap();
     assert_eq!(handle.message["result"]["resultType"], "task");
 }
 

@@ -6,6 +6,7 @@ pub mod cron;
 pub mod cron_run;
 pub mod dev;
 pub mod doctor;
+pub mod doctor_auth;
 mod doctor_fleet;
 mod doctor_postgres;
 mod doctor_redis;

@@ -24,9 +24,14 @@ struct Diagnosis {
 
 impl Diagnosis {
     fn of(postgres: &str, redis: &str, env: &[(String, String)]) -> Diagnosis {
+        Self::with((postgres, redis), "", env)
+    }
+
+    /// `more`: of the settings.
+    fn with((postgres, redis): (&str, &str), more: &str, env: &[(String, String)]) -> Diagnosis {
         let dir = Temp::new().unwrap();
         let config = dir.path().join("doctor.toml");
-        let text = format!("[postgres]\nurl = \"{postgres}\"\n[redis]\nurl = \"{redis}\"\n");
+        let text = format!("[postgres]\nurl = \"{postgres}\"\n[redis]\nurl = \"{redis}\"\n{more}");
         std::fs::write(&config, text).unwrap();
         let output = Command::new(BINARY)
             .args(["doctor", "--output", "json", "--config"])
@@ -265,6 +270,50 @@ async fn a_role_or_a_database_that_does_not_fit_is_found() {
         Diagnosis::of(&url, &redis.url(), &[]).verdict("rights"),
         "ok"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn issuers_that_do_not_answer_are_told() {
+    use harness::tokens::{Issuer, Manner, SigningKey};
+
+    let (postgres, url) = server(Options::test()).await;
+    let redis = redis().await;
+    let issuer = Issuer::start(&[&SigningKey::p256("k")]).await.unwrap();
+    let dir = Temp::new().unwrap();
+    let keys = dir.path().join("keys.toml");
+    std::fs::write(&keys, "").unwrap();
+    let settings = format!(
+        "[auth]\nmode = \"tokens\"\nresource = \"https://us.example.com/mcp\"\n\
+         api_keys_file = \"{}\"\n[[auth.issuers]]\nissuer = \"{}\"\n",
+        keys.display(),
+        issuer.url
+    );
+    let servers = (url.as_str(), redis.url());
+    let look = || Diagnosis::with((servers.0, &servers.1), &settings, &[]);
+    let seen = |diagnosis: &Diagnosis| -> Vec<(String, String)> {
+        let all = diagnosis.findings.as_array().unwrap().iter();
+        let auth = all.filter(|finding| finding["check"] == "auth");
+        auth.map(|finding| {
+            let text = |name: &str| finding[name].as_str().unwrap().to_owned();
+            (text("verdict"), text("seen"))
+        })
+        .collect()
+    };
+    let well = seen(&look());
+    assert_eq!(well.len(), 2, "{well:?}");
+    assert!(well.iter().all(|(verdict, _)| verdict == "ok"), "{well:?}");
+    assert!(well[1].1.contains("1 keys"), "{well:?}");
+    issuer.behave(Manner::Status(500));
+    std::fs::write(&keys, "[[key]]\n").unwrap();
+    let diagnosis = look();
+    let ill = seen(&diagnosis);
+    assert!(ill.iter().all(|(verdict, _)| verdict == "fail"), "{ill:?}");
+    assert!(
+        ill[0].1.contains("sha256") && ill[1].1.contains("500"),
+        "{ill:?}"
+    );
+    assert_eq!(diagnosis.code, 1);
+    drop(postgres);
 }
 
 /// What is not a matter of health: settings that cannot be used, and words that are no command.
