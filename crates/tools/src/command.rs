@@ -3,10 +3,12 @@
 //! Without a protocol the whole run is one act: free to be repeated, or one step of the journal.
 //! With one, the program itself says what its steps are ([`script`]).
 
+mod ask;
 mod message;
 mod prepare;
 pub(crate) mod result;
 mod script;
+mod undo;
 mod wire;
 
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use worker::process::{Command, Commands, Error};
-use worker::{Arguments, CallToolResult, Context, Step, Tool, ToolError, ToolSpec};
+use worker::{Arguments, CallToolResult, Context, Step, Tool, ToolError, ToolSpec, Undoing};
 
 use prepare::{Names, Refused};
 
@@ -129,6 +131,15 @@ impl Tool for Program {
         };
         self.result(&ended)
     }
+
+    async fn undo(&self, undoing: &mut Undoing) -> Result<(), ToolError> {
+        // Without the protocol no step declares an undo; a file that was changed since may lack it.
+        let Some(channel) = self.channel else {
+            let why = "its tool speaks no line protocol any more: nobody can undo that step";
+            return Err(ToolError::failed(result::INTERNAL, why));
+        };
+        undo::undo(self, channel, undoing).await
+    }
 }
 
 struct Run<'a> {
@@ -153,8 +164,7 @@ impl Run<'_> {
             Err(error) => return Err(error.into()),
         };
         let ended = self.program.ended(&output, self.secrets);
-        let code = ended.code.and_then(|code| u8::try_from(code).ok());
-        if code.is_some_and(|code| self.program.retry_exit_codes.contains(&code)) {
+        if self.program.asks_for_another_try(&output) {
             return Err(ToolError::retryable(result::failure(&ended)));
         }
         Ok(ended)

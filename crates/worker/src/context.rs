@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use protocol::TaskId;
 use protocol::code::reason;
-use protocol::input::InputResponses;
+use protocol::input::{InputKind, InputResponses};
 use protocol::meta::ClientCapabilities;
 use protocol::progress::Progress;
 use protocol::tools::Tool as Definition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use store::{JournalEntry, JournalKind, Principal, StepSpec, ToolPolicy, UndoSpec};
+use store::{JournalEntry, JournalKind, Principal, StepSpec, TaskSupport, ToolPolicy, UndoSpec};
 use telemetry::TraceContext;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -130,6 +130,20 @@ impl Context {
     #[must_use]
     pub fn declared_tasks(&self) -> bool {
         self.about.capabilities.declares_tasks()
+    }
+
+    /// Whether a question of this kind can be put to the client of the creating call. A scheduled
+    /// caller, which declares no way to answer, never parks a task: such a question is answered by
+    /// its default, or fails the task (`-32021`, reason `cannot_ask`). A tool that can do without
+    /// looks here first.
+    #[must_use]
+    pub fn can_ask(&self, kind: InputKind) -> bool {
+        self.about.capabilities.supports(kind)
+    }
+
+    /// Whether the call is a task, or may become one.
+    fn may_be_a_task(&self) -> bool {
+        self.declared_tasks() && self.about.policy.task_support != TaskSupport::None
     }
 
     /// Cancelled when the work shall stop: on `tasks/cancel`, expiry, the work limit, a lost

@@ -140,4 +140,10 @@ impl ToolError {
     pub fn is_stopped(&self) -> bool {
         matches!(self.0, Ending::Stopped)
     }
+
+    /// Whether nobody knows what the act has come to.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self.0, Ending::Unknown(_))
+    }
 }

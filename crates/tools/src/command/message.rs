@@ -28,6 +28,8 @@ pub(super) enum Said {
         key: String,
         #[serde(default)]
         idempotent: bool,
+        /// The program can undo it.
+        undo: Option<UndoSaid>,
     },
     /// It has done it, or has not.
     End {
@@ -40,13 +42,13 @@ pub(super) enum Said {
         #[serde(default)]
         retry: bool,
     },
-    /// It needs an answer.
+    /// It needs an answer, or several: `questions` instead of the members of one.
     Ask {
-        key: String,
-        message: String,
-        schema: Value,
-        /// The content that an absent person is taken to have accepted.
+        key: Option<String>,
+        message: Option<String>,
+        schema: Option<Value>,
         default: Option<Value>,
+        questions: Option<Vec<Asked>>,
         /// Before there is a task.
         #[serde(default)]
         first: bool,
@@ -58,6 +60,29 @@ pub(super) enum Said {
         #[serde(default)]
         error: bool,
     },
+}
+
+/// How a step is undone.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UndoSaid {
+    /// What the program needs to know then.
+    #[serde(default)]
+    pub(super) data: Value,
+    /// The undo may be repeated when its end is unknown.
+    #[serde(default)]
+    pub(super) idempotent: bool,
+}
+
+/// One question.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    pub(super) key: String,
+    pub(super) message: String,
+    pub(super) schema: Value,
+    /// The content that an absent person is taken to have accepted.
+    pub(super) default: Option<Value>,
 }
 
 impl Said {
@@ -102,6 +127,18 @@ pub(super) enum Told<'a> {
         answers: &'a Map<String, Value>,
         steps: &'a BTreeMap<String, Value>,
         checkpoint: &'a Value,
+        /// Whether this caller can be asked; else there are only defaults.
+        can_ask: bool,
+    },
+    /// The first line of a run that is to undo one step, and nothing else.
+    Undo {
+        task: &'a str,
+        attempt: i32,
+        arguments: &'a RawValue,
+        key: &'a str,
+        data: &'a Value,
+        output: &'a Value,
+        idempotency_key: &'a str,
     },
     /// The step may be done, now.
     Go {
@@ -112,6 +149,10 @@ pub(super) enum Told<'a> {
     Done { key: &'a str, output: &'a Value },
     /// The question has been answered: the whole response.
     Answer { key: &'a str, response: &'a Value },
+    /// All questions that were asked together have been answered.
+    Answers {
+        responses: BTreeMap<&'a str, &'a Value>,
+    },
     /// The work shall stop.
     Stop,
 }

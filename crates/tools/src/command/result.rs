@@ -27,6 +27,13 @@ impl Program {
         }
     }
 
+    /// It ended by an exit code that says: it did not happen, try again later.
+    pub(super) fn asks_for_another_try(&self, output: &Outputs) -> bool {
+        let code = output.status.code();
+        let code = code.and_then(|code| u8::try_from(code).ok());
+        code.is_some_and(|code| self.retry_exit_codes.contains(&code))
+    }
+
     /// The result of a run without a protocol.
     pub(super) fn result(&self, ended: &Ended) -> Result<CallToolResult, ToolError> {
         if let Some(written) = ended.cut_of {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
-use worker::process::{Output as Outputs, Talk};
+use worker::process::{Command, Output as Outputs, Talk};
 use worker::{
-    Arguments, CallToolResult, CancellationToken, Content, Context, Question, Recalled, Step,
-    ToolError,
+    Arguments, CallToolResult, CancellationToken, Content, Context, InputKind, Recalled, Step,
+    ToolError, Undo,
 };
 
-use super::message::{Said, Told};
+use super::ask::Asks;
+use super::message::{Said, Told, UndoSaid};
 use super::prepare::{Names, Refused};
 use super::result::{self, INTERNAL};
 use super::wire::Wire;
@@ -75,7 +76,7 @@ impl Memory {
 enum Run {
     Result(CallToolResult),
     /// It was ended because it asked something.
-    Asked(Question, bool),
+    Asked(Asks),
 }
 
 pub(super) async fn call(
@@ -97,15 +98,7 @@ pub(super) async fn call(
     loop {
         match run(program, channel, context, arguments, &mut memory).await? {
             Run::Result(result) => return Ok(result),
-            Run::Asked(question, first) => {
-                let key = question.key().to_owned();
-                let answers = if first {
-                    context.ask_first(vec![question]).await?
-                } else {
-                    context.ask(vec![question]).await?
-                };
-                memory.answers.insert(key.clone(), answers.result(&key)?);
-            }
+            Run::Asked(asks) => memory.answers.extend(asks.put(context).await?),
         }
     }
 }
@@ -132,14 +125,13 @@ async fn run(
     // in doubt by itself.
     let mut command = prepared.command.interruptible();
     let answers = Value::Object(memory.answers.clone());
+    let can_ask = Value::Bool(context.can_ask(InputKind::ElicitForm));
     for (name, value) in [
         ("MCP_TASKS_ANSWERS", &answers),
         ("MCP_TASKS_CHECKPOINT", &memory.checkpoint),
+        ("MCP_TASKS_CAN_ASK", &can_ask),
     ] {
-        let text = value.to_string();
-        if text.len() <= ENV_BYTES_MAX {
-            command = command.env(name, text);
-        }
+        command = in_environment(command, name, value);
     }
     let (command, talk) = match channel {
         Channel::Stdout => command.talk(),
@@ -182,15 +174,11 @@ async fn run(
     if end && ended.is_none() {
         ended = Some(running.await);
     }
-    if let Some((question, first)) = talked? {
-        return Ok(Run::Asked(question, first));
+    if let Some(asks) = talked? {
+        return Ok(Run::Asked(asks));
     }
     let output = ended.expect("it was waited for")?;
-    let code = output
-        .status
-        .code()
-        .and_then(|code| u8::try_from(code).ok());
-    if code.is_some_and(|code| program.retry_exit_codes.contains(&code)) {
+    if program.asks_for_another_try(&output) {
         if let Some(value) = pending {
             memory.write(context, value).await?;
         }
@@ -198,6 +186,16 @@ async fn run(
         return Err(ToolError::retryable(result::failure(&ended)));
     }
     of_end(program, channel, &output, &prepared.secrets, result).map(Run::Result)
+}
+
+/// A value as a variable, if it is not too long for one.
+pub(super) fn in_environment(command: Command, name: &str, value: &Value) -> Command {
+    let text = value.to_string();
+    if text.len() <= ENV_BYTES_MAX && !text.contains('\0') {
+        command.env(name, text)
+    } else {
+        command
+    }
 }
 
 fn of_end(
@@ -218,7 +216,7 @@ fn of_end(
 }
 
 /// A program that does not keep to the protocol: no model can mend that.
-fn broken(why: impl std::fmt::Display) -> ToolError {
+pub(super) fn broken(why: impl std::fmt::Display) -> ToolError {
     ToolError::failed(INTERNAL, format!("line protocol: {why}"))
 }
 
@@ -241,7 +239,7 @@ impl<'a> Talking<'a> {
         memory: &'a mut Memory,
         talk: Talk,
     ) -> Self {
-        let wire = Wire::new(talk, context.reporter());
+        let wire = Wire::new(talk, Some(context.reporter()));
         Self {
             program,
             context,
@@ -254,11 +252,7 @@ impl<'a> Talking<'a> {
     }
 
     /// To the end of what the program says, or to its question.
-    async fn talk(
-        &mut self,
-        task: &str,
-        arguments: &Arguments,
-    ) -> Result<Option<(Question, bool)>, ToolError> {
+    async fn talk(&mut self, task: &str, arguments: &Arguments) -> Result<Option<Asks>, ToolError> {
         let arguments: Box<RawValue> = arguments.parse()?;
         let start = Told::Start {
             task,
@@ -267,6 +261,7 @@ impl<'a> Talking<'a> {
             answers: &self.memory.answers,
             steps: &self.memory.steps,
             checkpoint: &self.memory.checkpoint,
+            can_ask: self.context.can_ask(InputKind::ElicitForm),
         };
         self.wire.tell(&start).await;
         loop {
@@ -291,39 +286,21 @@ impl<'a> Talking<'a> {
         }
     }
 
-    async fn take(&mut self, said: Said) -> Result<Option<(Question, bool)>, ToolError> {
+    async fn take(&mut self, said: Said) -> Result<Option<Asks>, ToolError> {
         match said {
             Said::Progress { .. } => unreachable!("was passed on"),
             Said::Checkpoint { value } => self.pending = Some(value),
-            Said::Step { key, idempotent } => self.step(&key, idempotent).await?,
+            Said::Step {
+                key,
+                idempotent,
+                undo,
+            } => self.step(&key, idempotent, undo).await?,
             Said::End { key, .. } => {
                 return Err(broken(format!(
                     "it ended step \"{key}\" and had not begun it"
                 )));
             }
-            Said::Ask {
-                key,
-                message,
-                schema,
-                default,
-                first,
-            } => {
-                if let Some(response) = self.memory.answers.get(&key) {
-                    let key = key.as_str();
-                    self.wire.tell(&Told::Answer { key, response }).await;
-                    return Ok(None);
-                }
-                self.flush().await?;
-                if first && !self.program.spec.policy.asks_first {
-                    return Err(broken("it asks first, and policy.asks_first is not true"));
-                }
-                let question = Question::elicit(key, message, schema);
-                let question = match default {
-                    Some(content) => question.default_content(content),
-                    None => question,
-                };
-                return Ok(Some((question, first)));
-            }
+            Said::Ask { .. } => return self.ask(Asks::read(said)?).await,
             Said::Result {
                 text,
                 structured,
@@ -333,7 +310,26 @@ impl<'a> Talking<'a> {
         Ok(None)
     }
 
-    async fn step(&mut self, key: &str, idempotent: bool) -> Result<(), ToolError> {
+    /// What is answered is told; what is not ends the run.
+    async fn ask(&mut self, asks: Asks) -> Result<Option<Asks>, ToolError> {
+        let Some(open) = asks.open(&self.memory.answers) else {
+            let told = asks.told(&self.memory.answers);
+            self.wire.tell(&told).await;
+            return Ok(None);
+        };
+        self.flush().await?;
+        if open.is_first() && !self.program.spec.policy.asks_first {
+            return Err(broken("it asks first, and policy.asks_first is not true"));
+        }
+        Ok(Some(open))
+    }
+
+    async fn step(
+        &mut self,
+        key: &str,
+        idempotent: bool,
+        undo: Option<UndoSaid>,
+    ) -> Result<(), ToolError> {
         if key.starts_with(CHECKPOINT) {
             let why = format!("keys of steps may not begin with \"{CHECKPOINT}\"");
             return Err(broken(why));
@@ -350,6 +346,10 @@ impl<'a> Talking<'a> {
         let mut step = Step::new(key);
         if idempotent {
             step = step.idempotent();
+        }
+        if let Some(UndoSaid { data, idempotent }) = undo {
+            let undo = Undo::new(data);
+            step = step.undo(if idempotent { undo.idempotent() } else { undo });
         }
         let wire = &mut self.wire;
         let acted = self.context.step(step, |info| async move {

@@ -21,15 +21,18 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(super) struct Wire {
     talk: Talk,
     lines: Lines,
-    reporter: Reporter,
+    /// Nobody is told how an undo goes.
+    reporter: Option<Reporter>,
     reports: u64,
     reported: Option<Instant>,
     /// The last report, if it came too soon after the one before.
     held: Option<Progress>,
+    /// It has closed its end, and says nothing any more.
+    over: bool,
 }
 
 impl Wire {
-    pub(super) fn new(talk: Talk, reporter: Reporter) -> Self {
+    pub(super) fn new(talk: Talk, reporter: Option<Reporter>) -> Self {
         Self {
             talk,
             lines: Lines::default(),
@@ -37,6 +40,7 @@ impl Wire {
             reports: 0,
             reported: None,
             held: None,
+            over: false,
         }
     }
 
@@ -75,7 +79,9 @@ impl Wire {
     async fn report(&mut self) {
         // Dropped meanwhile, it is said again.
         if let Some(held) = self.held.clone() {
-            self.reporter.report(held).await;
+            if let Some(reporter) = &self.reporter {
+                reporter.report(held).await;
+            }
             self.reported = Some(Instant::now());
             self.held = None;
         }
@@ -88,9 +94,17 @@ impl Wire {
             }
             match self.talk.from.recv().await {
                 Some(bytes) => self.lines.push(&bytes),
-                None => return self.lines.last(),
+                None => {
+                    self.over = true;
+                    return self.lines.last();
+                }
             }
         }
+    }
+
+    /// Whether it can say anything yet.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
     }
 
     pub(super) async fn tell(&self, told: &Told<'_>) {

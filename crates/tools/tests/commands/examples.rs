@@ -13,6 +13,9 @@ fn examples() -> World {
     let world = World::new();
     let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
     for entry in std::fs::read_dir(from).unwrap().flatten() {
+        if entry.path().is_dir() {
+            continue;
+        }
         std::fs::copy(
             entry.path(),
             world.path(entry.file_name().to_str().unwrap()),

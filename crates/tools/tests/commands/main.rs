@@ -5,11 +5,13 @@
 
 extern crate mcp_tasks_tools as tools;
 
+mod asks;
 mod examples;
 mod lines;
 mod plain;
 #[path = "../../../worker/tests/process/runner.rs"]
 mod runner;
+mod undos;
 mod world;
 
 use std::process::ExitCode;
@@ -54,6 +56,16 @@ fn main() -> ExitCode {
             lines::results_take_all_forms,
             lines::reports_come_at_a_bearable_pace,
             lines::large_messages_go_both_ways,
+            asks::several_questions_are_asked_at_once,
+            asks::what_is_no_question_is_told,
+            asks::a_program_is_told_whether_its_caller_can_be_asked,
+            asks::a_policy_answers_for_who_cannot_be_asked,
+            asks::without_an_answer_and_a_default_it_fails_and_never_parks,
+            undos::a_finished_step_is_undone_by_the_program,
+            undos::a_cancel_is_followed_by_the_undo,
+            undos::an_undo_that_did_not_happen_is_named_or_tried_again,
+            undos::an_undo_of_unknown_end_is_repeated_only_if_it_may_be,
+            undos::a_shell_script_can_undo,
             examples::the_example_file_is_good,
             examples::the_python_example_asks_and_publishes_once,
             examples::the_shell_example_asks_before_it_deletes,

@@ -10,7 +10,7 @@ use protocol::input::InputKind;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use store::{JournalKind, ParkedFor};
+use store::{Form, JournalKind, ParkedFor};
 
 use super::{Context, lost, unreachable};
 use crate::error::{Ending, ToolError};
@@ -132,19 +132,37 @@ impl Context {
             }
         }
         let kind = question.kind();
-        let supported = kind.is_some_and(|kind| self.about.capabilities.supports(kind));
-        if supported && (!question.task_only || self.declared_tasks()) {
+        let supported = kind.is_some_and(|kind| self.can_ask(kind));
+        if supported && (!question.task_only || self.may_be_a_task()) {
             return Ok(None);
         }
         match &stored.default_response {
-            Some(default) => {
-                let text = String::from_utf8_lossy(default).into_owned();
-                let default = RawValue::from_string(text)
-                    .map_err(|error| ToolError::refused(error.to_string()))?;
-                Ok(Some((default, "default")))
-            }
+            Some(default) => Ok(Some((raw(default)?, "default"))),
             None => Err(cannot_ask(&question.key, kind)),
         }
+    }
+
+    /// What stands for an answer if there is none: the policy's, which an operator has set, before
+    /// the tool's own.
+    fn default_of(&self, question: &Question) -> Result<Option<Bytes>, ToolError> {
+        let form = match question.kind() {
+            Some(InputKind::ElicitForm | InputKind::ElicitUrl) => Form::Elicited,
+            Some(InputKind::Sampling | InputKind::Roots) | None => Form::Other,
+        };
+        let Some(default) = self.about.policy.default_answer(&question.key, form) else {
+            let own = question.default.as_ref();
+            return Ok(own.map(|default| Bytes::from(default.to_string())));
+        };
+        let default = Bytes::from(default.to_string());
+        // Told now, and not when nobody has answered.
+        let fits = protocol::input::validate_response(&question.request.to_raw(), &*raw(&default)?);
+        fits.map_err(|problem| {
+            ToolError::refused(format!(
+                "policy.default_answers does not fit question \"{}\": {problem}",
+                question.key
+            ))
+        })?;
+        Ok(Some(default))
     }
 
     fn stored(&self, seq: i32, question: &Question) -> Result<store::Question, ToolError> {
@@ -155,16 +173,18 @@ impl Context {
             key: question.key.clone(),
             seq,
             request: Bytes::from(question.request.to_raw().get().to_owned()),
-            default_response: question
-                .default
-                .as_ref()
-                .map(|d| Bytes::from(d.to_string())),
+            default_response: self.default_of(question)?,
             wait: question
                 .wait
                 .unwrap_or(self.about.policy.input_deadline)
                 .max(Duration::from_millis(1)),
         })
     }
+}
+
+fn raw(json: &[u8]) -> Result<Box<RawValue>, ToolError> {
+    let text = String::from_utf8_lossy(json).into_owned();
+    RawValue::from_string(text).map_err(|error| ToolError::refused(error.to_string()))
 }
 
 fn cannot_ask(key: &str, kind: Option<InputKind>) -> ToolError {
@@ -174,6 +194,9 @@ fn cannot_ask(key: &str, kind: Option<InputKind>) -> ToolError {
     ToolError(Ending::Refused(ErrorObject {
         code: code::MISSING_CAPABILITY,
         message,
-        data: Some(json!({ "requiredCapabilities": required })),
+        data: Some(json!({
+            "reason": code::reason::CANNOT_ASK,
+            "requiredCapabilities": required,
+        })),
     }))
 }
