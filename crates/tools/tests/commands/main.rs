@@ -40,6 +40,7 @@ fn main() -> ExitCode {
             plain::the_environment_is_clean,
             plain::secrets_are_read_at_every_start_and_not_told,
             plain::memory_is_limited,
+            plain::memory_of_children_is_limited,
             plain::what_must_not_be_repeated_is_not,
             plain::what_may_be_repeated_is_with_the_same_key,
             lines::half_a_line_is_no_message,

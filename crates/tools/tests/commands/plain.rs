@@ -242,8 +242,25 @@ pub async fn memory_is_limited() {
     let tool = world.script(script, "memory_bytes_max = 100000000");
     let said = error(&call(&tool, json!({})).await);
     assert!(said.contains("memory"), "{said}");
-    let tool = world.script("ulimit -v", "memory_bytes_max = 104857600");
+    // It is limited from outside, so it may have begun by then.
+    let script = "while [ \"$(ulimit -v)\" = unlimited ]; do :; done; ulimit -v";
+    let tool = world.script(script, "memory_bytes_max = 104857600");
     assert_eq!(text(&call(&tool, json!({})).await), "102400");
+}
+
+/// Also what a program has started before the limit was there.
+pub async fn memory_of_children_is_limited() {
+    let world = World::new();
+    let child = "while [ \"$(ulimit -v)\" = unlimited ]; do :; done; ulimit -v";
+    let script = format!("(({child}) & ({child}) & wait) & (setsid sh -c '{child}') & wait");
+    let tool = world.script(
+        &script,
+        "memory_bytes_max = 104857600\npolicy = { work_limit = \"1m\" }",
+    );
+    assert_eq!(
+        text(&call(&tool, json!({})).await),
+        "102400\n102400\n102400"
+    );
 }
 
 pub async fn what_must_not_be_repeated_is_not() {

@@ -57,7 +57,7 @@ impl Group {
         let mut child = command.spawn()?;
         let number = i32::try_from(child.id()).expect("numbers of processes are i32");
         if let Some(bytes) = memory_bytes_max
-            && let Err(error) = limit_memory(number, bytes)
+            && let Err(error) = limit_all(number, bytes)
         {
             let _ = child.kill();
             let _ = child.wait();
@@ -135,17 +135,31 @@ impl Group {
     }
 }
 
-/// Set from outside, at once after the start: within this process the limit would be its own as
-/// well. What the command starts inherits it.
-fn limit_memory(pid: i32, bytes_max: u64) -> io::Result<()> {
+/// Limits the command and whatever it has started meanwhile, until there is nobody new: what comes
+/// later inherits the limit. Set from outside, at once after the start: within this process the
+/// limit would be its own as well.
+fn limit_all(leader: i32, bytes_max: u64) -> io::Result<()> {
+    let mut is_new = limit_memory(leader, bytes_max)?;
+    while is_new {
+        is_new = false;
+        for seen in proc::descendants()? {
+            is_new |= limit_memory(seen.pid.as_raw(), bytes_max)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether it had another limit before.
+fn limit_memory(pid: i32, bytes_max: u64) -> io::Result<bool> {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
-    let limit = Rlimit {
+    let limit = || Rlimit {
         current: Some(bytes_max),
         maximum: Some(bytes_max),
     };
-    match prlimit(Pid::from_raw(pid), Resource::As, limit) {
+    match prlimit(Pid::from_raw(pid), Resource::As, limit()) {
+        Ok(before) => Ok(before != limit()),
         // It has ended already.
-        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(rustix::io::Errno::SRCH) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

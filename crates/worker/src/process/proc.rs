@@ -99,15 +99,30 @@ impl Hunt {
     }
 }
 
-/// Kills it if it descends from this process. Signalled as soon as it was seen, there is no time
-/// for its number to become another's.
-fn kill_descendant(seen: &Seen) -> bool {
+/// Who lives and descends from this process.
+///
+/// # Errors
+/// When there is no `/proc`.
+pub(super) fn descendants() -> io::Result<Vec<Seen>> {
+    let mut all = all()?;
+    all.retain(descends);
+    Ok(all)
+}
+
+/// Whether it lives and descends from this process.
+fn descends(seen: &Seen) -> bool {
     let mut parent = Some(seen.parent);
     let me = getpid();
     while let Some(pid) = parent.filter(|pid| pid.as_raw() > 1 && *pid != me) {
         parent = Seen::of(pid).map(|seen| seen.parent);
     }
-    let descends = parent == Some(me) && !seen.zombie;
+    parent == Some(me) && !seen.zombie
+}
+
+/// Kills it if it descends from this process. Signalled as soon as it was seen, there is no time
+/// for its number to become another's.
+fn kill_descendant(seen: &Seen) -> bool {
+    let descends = descends(seen);
     if descends {
         let _ = kill(seen.pid, Signal::SIGKILL);
     }
