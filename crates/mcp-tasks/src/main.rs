@@ -108,7 +108,7 @@ enum CronCommand {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check the settings; says everything that is wrong with them.
+    /// Check the settings, and the tools file that they name; says everything that is wrong.
     Check(Settings),
     /// Print the settings in force, defaults included; passwords and keys are hidden.
     Show(Settings),
@@ -167,6 +167,11 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
                     let config = config::load(settings.config.as_deref())?;
                     outln!("the settings are good");
                     commands::doctor_auth::files(&config)?;
+                    if let Some(file) = &config.tools.file {
+                        let limits = commands::tools_file::limits(&config.worker);
+                        tools::file::load_within(file, limits)?;
+                        outln!("{}: good", file.display());
+                    }
                 }
                 ConfigCommand::Show(settings) => {
                     out!(

@@ -4,6 +4,7 @@ mod command;
 mod http;
 mod http_keys;
 mod keys;
+mod limits;
 mod policy;
 mod reader;
 mod reference;
@@ -19,7 +20,8 @@ use worker::Tool;
 
 use crate::upstream::Wanted;
 
-pub use policy::{Effective, From};
+pub use limits::Limits;
+pub use policy::{Effective, From, of_code};
 pub use reader::Problem;
 pub use reference::tables as reference;
 
@@ -55,6 +57,7 @@ pub struct ToolsFile {
     pub tools: Vec<Declared>,
     /// Its upstream servers, whose tools are known when they are asked.
     pub upstreams: Vec<Upstream>,
+    written: Vec<limits::Written>,
 }
 
 /// An upstream server that a file declares.
@@ -171,6 +174,22 @@ pub fn load(file: &Path) -> Result<ToolsFile, Problems> {
     read(&text, folder).map_err(problems)
 }
 
+/// Reads a tools file for a worker with these settings.
+///
+/// # Errors
+/// Everything that is wrong with it, or with it and the settings together.
+pub fn load_within(file: &Path, limits: Limits) -> Result<ToolsFile, Problems> {
+    let read = load(file)?;
+    let problems = limits.problems(&read.written);
+    if problems.is_empty() {
+        return Ok(read);
+    }
+    Err(Problems {
+        file: file.to_owned(),
+        problems,
+    })
+}
+
 fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
     let reader = Reader::new(text);
     let (root, errors) = DeTable::parse_recoverable(text);
@@ -186,9 +205,12 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
     let defaults = root.table("defaults", POLICY);
     let defaults = defaults.as_ref().map(Layer::read).unwrap_or_default();
     let mut tools: BTreeMap<String, Declared> = BTreeMap::new();
+    let mut written = Vec::new();
     for section in sections(&root, "command", keys::COMMAND) {
         let from = Place::of(&reader, &section, "command");
+        let output = limits::Written::of(&section);
         if let Some(read) = command::read(section, folder, &defaults) {
+            written.push(output.by(&read.program));
             from.declare(&mut tools, Arc::new(read.program), read.policy);
         }
     }
@@ -222,7 +244,11 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
     let problems = reader.into_problems();
     if problems.is_empty() {
         let tools = tools.into_values().collect();
-        Ok(ToolsFile { tools, upstreams })
+        Ok(ToolsFile {
+            tools,
+            upstreams,
+            written,
+        })
     } else {
         Err(problems)
     }

@@ -21,8 +21,9 @@ pub struct Arguments {
 /// # Errors
 /// When there is no file to check.
 pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let file = tools_file::named(arguments.file, &arguments.settings)?;
-    match tools::file::load(&file) {
+    let config = crate::config::load(arguments.settings.config.as_deref())?;
+    let file = tools_file::named(arguments.file, &config)?;
+    match tools::file::load_within(&file, tools_file::limits(&config.worker)) {
         Ok(read) => {
             let names: Vec<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
             let upstreams = read.upstreams.iter();

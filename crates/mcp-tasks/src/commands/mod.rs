@@ -20,7 +20,8 @@ mod tasks_act;
 mod tasks_attempts;
 mod tasks_show;
 pub mod tools;
-mod tools_file;
+pub mod tools_file;
+mod tools_show;
 pub mod worker;
 pub mod workers;
 

@@ -18,7 +18,8 @@ pub enum Command {
         #[command(flatten)]
         operator: Options,
     },
-    /// Show the policy of a tool of the tools file, and where each value comes from.
+    /// Show the policy of a tool in force, and where each value comes from. Tools that are in no
+    /// tools file are looked for among those that workers serve.
     Show {
         /// The tool.
         name: String,
@@ -26,10 +27,7 @@ pub enum Command {
         #[arg(long)]
         tools: Option<PathBuf>,
         #[command(flatten)]
-        settings: crate::Settings,
-        /// `table` for eyes, `json` for programs.
-        #[arg(long, value_enum, default_value_t)]
-        output: operator::Output,
+        operator: Options,
     },
     /// Take no new calls of a tool, begin no new jobs of it, or both. What runs goes on.
     Pause {
@@ -84,12 +82,8 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Show {
             name,
             tools,
-            settings,
-            output,
-        } => {
-            let file = super::tools_file::named(tools, &settings)?;
-            super::tools_file::show(&name, &file, output)
-        }
+            operator,
+        } => super::tools_show::run(&name, tools, &operator),
         Command::List { operator } => operator::run(&operator, true, list),
         Command::Pause {
             name,

@@ -1,37 +1,47 @@
 //! The tools file of a worker: served, and read again when asked.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use tokio::signal::unix::Signal;
+use tools::file::Limits;
 use tools::upstream::Upstreams;
 use worker::ToolSet;
 
 use super::Failure;
-use super::operator::{Output, object, table};
-use crate::Settings;
+use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::out::{out, outln};
 
 /// The file that is meant: this one, or that of the settings.
 ///
 /// # Errors
 /// When there is none.
-pub fn named(file: Option<PathBuf>, settings: &Settings) -> Result<PathBuf, Failure> {
-    if let Some(file) = file {
-        return Ok(file);
-    }
-    let config = crate::config::load(settings.config.as_deref())?;
+pub fn named(file: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
     let none = "name a tools file, or settings with tools.file (--config)";
-    config.tools.file.ok_or_else(|| none.into())
+    let file = file.or_else(|| config.tools.file.clone());
+    file.ok_or_else(|| none.into())
+}
+
+/// What a worker with these settings keeps of what its tools write.
+pub fn limits(worker: &worker::Config) -> Limits {
+    Limits {
+        step_bytes_max: worker.step_bytes_max,
+        result_bytes_max: worker.result_bytes_max,
+    }
+}
+
+/// Says at every signal that there is nothing to read again.
+pub async fn follow_nothing(mut signal: Signal) {
+    while signal.recv().await.is_some() {
+        tracing::warn!("SIGHUP: there is no tools file to read again (tools.file, or --tools)");
+    }
 }
 
 /// Tools of a file among those that a worker serves.
 pub struct Served {
     file: PathBuf,
+    limits: Limits,
     tools: ToolSet,
     upstreams: Arc<Upstreams>,
     /// Those that come from the file.
@@ -46,12 +56,13 @@ impl Served {
     /// Everything that is wrong with it.
     pub fn new(
         file: PathBuf,
-        tools: ToolSet,
-        upstreams: Arc<Upstreams>,
+        limits: Limits,
+        (tools, upstreams): (ToolSet, Arc<Upstreams>),
         metrics: Metrics,
     ) -> Result<Self, Failure> {
         let mut served = Self {
             file,
+            limits,
             tools,
             upstreams,
             names: BTreeSet::new(),
@@ -87,7 +98,7 @@ impl Served {
     }
 
     fn try_read(&mut self) -> Result<(), Failure> {
-        let read = tools::file::load(&self.file)?;
+        let read = tools::file::load_within(&self.file, self.limits)?;
         for declared in &read.tools {
             let name = &declared.name;
             if !self.names.contains(name) && self.tools.contains(name) {
@@ -110,46 +121,4 @@ impl Served {
         self.names = names;
         Ok(())
     }
-}
-
-/// Shows the policy of a tool of the file, and where its values come from.
-///
-/// # Errors
-/// When the file cannot be read, or has no such tool.
-pub fn show(name: &str, file: &Path, output: Output) -> Result<ExitCode, Failure> {
-    let read = tools::file::load(file)?;
-    let Some(policy) = read.policy(name) else {
-        let names: Vec<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let (file, names) = (file.display(), names.join(", "));
-        return Err(format!("{file} has no tool \"{name}\"; it has {names}").into());
-    };
-    let rows: Vec<Value> = policy
-        .values
-        .iter()
-        .map(|row| {
-            let place = row.line.map(|line| format!("{}:{line}", file.display()));
-            object([
-                ("policy", json!(row.key)),
-                ("value", row.value.clone()),
-                ("from", json!(row.from.as_str())),
-                ("place", json!(place)),
-            ])
-        })
-        .collect();
-    match output {
-        Output::Json => outln!(
-            "{:#}",
-            json!({ "tool": name, "source": policy.source, "line": policy.line, "policy": rows })
-        ),
-        Output::Table => {
-            outln!(
-                "{name}: {}, {}:{}",
-                policy.source,
-                file.display(),
-                policy.line
-            );
-            out!("{}", table(&["policy", "value", "from", "place"], &rows));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }

@@ -36,14 +36,14 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         let tools = serve(&process.config.tools)?;
         let metrics = Metrics::prepared(&process.registry);
         let upstreams = Arc::new(Upstreams::new());
+        // Before a file is read, so that no wish to read it again ends the process; without a file
+        // neither does it.
+        let again = signal(SignalKind::hangup())?;
         let file = match process.config.tools.file.clone() {
             Some(file) => {
-                // Before the file is read, so that no wish to read it again ends the process.
-                let again = signal(SignalKind::hangup())?;
-                Some((
-                    tools_file::Served::new(file, tools.clone(), Arc::clone(&upstreams), metrics)?,
-                    again,
-                ))
+                let served = (tools.clone(), Arc::clone(&upstreams));
+                let limits = tools_file::limits(&process.config.worker);
+                Some(tools_file::Served::new(file, limits, served, metrics)?)
             }
             None => None,
         };
@@ -72,8 +72,8 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         let connecting = upstreams.run(&tools, &drained, |upstream, how| told.tell(upstream, how));
         let following = async {
             match file {
-                Some((served, again)) => served.follow(again).await,
-                None => std::future::pending().await,
+                Some(served) => served.follow(again).await,
+                None => tools_file::follow_nothing(again).await,
             }
         };
         tokio::select! {

@@ -359,6 +359,24 @@ pub(super) fn effective(layers: &Layers<'_>) -> (ToolPolicy, Vec<Effective>) {
     (policy, rows)
 }
 
+/// A policy that no file made: whatever differs from the default, the tool itself has said.
+#[must_use]
+pub fn of_code(policy: &ToolPolicy) -> Vec<Effective> {
+    let mut shown = serde_json::to_value(policy).unwrap_or_default();
+    let mut default = serde_json::to_value(ToolPolicy::default()).unwrap_or_default();
+    let row = |key: &Key| {
+        let value = place(&mut shown, key.name).clone();
+        let differs = value != *place(&mut default, key.name);
+        Effective {
+            key: key.name,
+            value,
+            from: if differs { From::Tool } else { From::Default },
+            line: None,
+        }
+    };
+    POLICY.iter().map(row).collect()
+}
+
 /// Checks what the values mean together, and says which one is wrong where it was set.
 pub(super) fn check(tool: &Section<'_, '_>, name: &str, policy: &ToolPolicy, layers: &Layers<'_>) {
     let Err(error) = policy.validate(name) else {

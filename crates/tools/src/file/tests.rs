@@ -67,7 +67,7 @@ fn every_kind_of_mistake_names_line_and_key() {
     for (text, expected) in [
         (
             "x = 1",
-            "1: x: unknown; allowed: defaults, command, upstream",
+            "1: x: unknown; allowed: defaults, command, http, upstream",
         ),
         ("defaults = 3", "1: defaults: is no table"),
         (
@@ -420,7 +420,7 @@ fn names_are_used_once() {
 #[test]
 fn all_problems_are_told_at_once_in_the_order_of_their_lines() {
     let text =
-        "[defaults]\nwork = \"a\"\nttl = 3\n\n[[command]]\nname = \"a\"\ncolour = 1\n\n[[http]]\n";
+        "[defaults]\nwork = \"a\"\nttl = 3\n\n[[command]]\nname = \"a\"\ncolour = 1\n\n[[https]]\n";
     let found = problems(text);
     let lines: Vec<&str> = found.iter().map(|p| p.split(':').next().unwrap()).collect();
     assert_eq!(lines, ["2", "3", "5", "5", "7", "9"], "{found:#?}");
@@ -481,6 +481,47 @@ fn layers_lie_over_each_other_and_say_so() {
         row("backoff.max"),
         ("\"1m\"".to_owned(), From::Default, None)
     );
+}
+
+/// What is written after the act must be kept, or nobody knows what came of it.
+#[test]
+fn outputs_fit_what_the_worker_keeps() {
+    let limits = |step_bytes_max, result_bytes_max| Limits {
+        step_bytes_max,
+        result_bytes_max,
+    };
+    let problems = |text: &str, limits: Limits| -> Vec<String> {
+        let file = read(text, folder()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let problems = limits.problems(&file.written).into_iter();
+        problems
+            .map(|Problem { line, key, problem }| format!("{line}: {key}: {problem}"))
+            .collect()
+    };
+    let plain = with("");
+    assert_eq!(problems(&plain, limits(262_144, 1)), [""; 0]);
+    let told = problems(&plain, limits(262_143, 1));
+    assert!(
+        told.len() == 1
+            && told[0].starts_with(
+                "1: command \"a\": output_bytes_max: 262144 is more than worker.step_bytes_max (262143)"
+            ),
+        "{told:?}"
+    );
+    let large = with("title = \"A\"\noutput_bytes_max = 5000000");
+    let told = problems(&large, limits(1_048_576, 8_000_000));
+    assert!(
+        told.len() == 1 && told[0].starts_with("6: command \"a\": "),
+        "{told:?}"
+    );
+    // What has no step, or says its result itself, keeps nothing of it in the journal.
+    for more in ["effects = \"none\"", "protocol = \"fd3\""] {
+        let free = format!("{large}\n{more}");
+        assert_eq!(problems(&free, limits(1_000, 8_000_000)), [""; 0], "{more}");
+        let told = problems(&free, limits(1_000, 4_000_000));
+        assert!(told[0].contains("may have (4000000)"), "{told:?}");
+        let own = format!("{free}\npolicy = {{ result_bytes_max = 4000 }}");
+        assert!(problems(&own, limits(1_000, 8_000_000))[0].contains("(4000)"));
+    }
 }
 
 /// Hundreds of broken texts: something is told or it is served, and nothing panics.
