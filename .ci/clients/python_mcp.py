@@ -173,8 +173,54 @@ async def undeclared() -> None:
         assert code == -32021, f"a tool that is only offered as a task answers {code}"
 
 
+async def provided() -> None:
+    step("resources, prompts and completions")
+    asked: list[str] = []
+
+    async def answer(_context, params):
+        asked.append(params.message)
+        return mcp_types.ElicitResult(action="accept", content={"context": "trees"})
+
+    async with create_mcp_http_client(headers={"Authorization": "Bearer alice"}) as http:
+        transport = streamable_http_client(URL, http_client=http)
+        async with Client(transport, elicitation_callback=answer) as client:
+            assert "Static text" in {one.name for one in (await client.list_resources()).resources}
+            templates = await client.list_resource_templates()
+            assert "Template" in {one.name for one in templates.resource_templates}
+            assert "test_simple_prompt" in {one.name for one in (await client.list_prompts()).prompts}
+            assert (await client.read_resource("test://static-text")).contents[0].text
+            assert (await client.read_resource("test://static-binary")).contents[0].blob
+            assert len((await client.read_resource("test://folder")).contents) == 2
+            read = await client.read_resource("test://template/42/data")
+            assert "Data of 42" in read.contents[0].text, read
+            code, _ = await refusal(client.read_resource("test://none"))
+            assert code == -32602, f"an unknown resource answers {code}"
+            arguments = {"arg1": "x", "arg2": "y"}
+            prompt = await client.get_prompt("test_prompt_with_arguments", arguments)
+            assert "arg1='x', arg2='y'" in prompt.messages[0].content.text, prompt
+            code, message = await refusal(client.get_prompt("test_prompt_with_arguments"))
+            assert code == -32602 and "arg1, arg2" in message, message
+            prompt = await client.get_prompt("test_input_required_result_prompt")
+            assert "trees" in prompt.messages[0].content.text, prompt
+            assert len(asked) == 1, asked
+            reference = mcp_types.PromptReference(type="ref/prompt", name="test_prompt_with_arguments")
+            argument = {"name": "arg2", "value": ""}
+            completed = await client.complete(reference, argument, {"arg1": "one"})
+            assert completed.completion.values == ["one-2"], completed
+
+            step("a resource that changes")
+            watched = "test://watched-resource"
+            async with client.listen(resource_subscriptions=[watched]) as subscription:
+                await client.call_tool("test_trigger_resource_update", {})
+                async with asyncio.timeout(15):
+                    async for event in subscription:
+                        assert event.uri == watched, event
+                        break
+
+
 async def main() -> None:
     await undeclared()
+    await provided()
     async with connect("alice", Tasks()) as client:
         step("discover and list")
         assert client.protocol_version == "2026-07-28", f"fell back to {client.protocol_version}"

@@ -152,5 +152,44 @@ const repeat = await session.callTool("slow_compute", { seconds: 2 }, key);
 assert.equal(repeat.kind, "immediate", "a repeat after the end is not answered with the result");
 await repeat.settle();
 
+step("resources, prompts and completions");
+const listed = async (method, member) => (await client[method]())[member].map(({ name }) => name);
+assert.ok((await listed("listResources", "resources")).includes("Static text"));
+assert.ok((await listed("listResourceTemplates", "resourceTemplates")).includes("Template"));
+assert.ok((await listed("listPrompts", "prompts")).includes("test_simple_prompt"));
+const readText = await client.readResource({ uri: "test://static-text" });
+assert.equal(readText.contents[0].mimeType, "text/plain");
+const readBlob = await client.readResource({ uri: "test://static-binary" });
+assert.ok(readBlob.contents[0].blob.length > 0, "a binary resource has no bytes");
+assert.equal((await client.readResource({ uri: "test://folder" })).contents.length, 2);
+const data = await client.readResource({ uri: "test://template/42/data" });
+assert.equal(JSON.parse(data.contents[0].text).id, "42");
+await assert.rejects(client.readResource({ uri: "test://none" }), (error) => error.code === -32602 && error.data.uri === "test://none");
+const steps = [];
+const slow = await client.readResource({ uri: "test://slow/1500" }, { onprogress: (progress) => steps.push(progress), cacheMode: "bypass" });
+assert.equal(slow.contents[0].text, "attempt 1");
+assert.ok(steps.length > 0, "a slow read reported no progress");
+const prompt = await client.getPrompt({ name: "test_prompt_with_arguments", arguments: { arg1: "x", arg2: "y" } });
+assert.match(prompt.messages[0].content.text, /arg1='x', arg2='y'/);
+await assert.rejects(client.getPrompt({ name: "test_prompt_with_arguments" }), /arg1, arg2/);
+const completed = await client.complete({
+  ref: { type: "ref/prompt", name: "test_prompt_with_arguments" },
+  argument: { name: "arg2", value: "" },
+  context: { arguments: { arg1: "one" } },
+});
+assert.deepEqual(completed.completion.values, ["one-2"]);
+
+step("a resource that changes");
+const updates = [];
+client.setNotificationHandler("notifications/resources/updated", ({ params }) => updates.push(params.uri));
+const subscription = await client.listen({ resourceSubscriptions: ["test://watched-resource"] });
+await client.callTool({ name: "test_trigger_resource_update", arguments: {} });
+for (const deadline = Date.now() + 15_000; updates.length === 0;) {
+  assert.ok(Date.now() < deadline, "nobody told of the change");
+  await new Promise((resolve) => setTimeout(resolve, 50));
+}
+assert.deepEqual([...new Set(updates)], ["test://watched-resource"]);
+await subscription.close();
+
 await alice.close();
 console.log("typescript: every step held");
