@@ -18,6 +18,7 @@ pub mod queues;
 pub mod tasks;
 mod tasks_act;
 mod tasks_attempts;
+mod tasks_callbacks;
 mod tasks_show;
 pub mod tools;
 pub mod tools_file;

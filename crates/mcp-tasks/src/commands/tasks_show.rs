@@ -9,7 +9,7 @@ use store::{Audit, AuditFilter, TaskShown, Told, TombstoneShown};
 use telemetry::TraceContext;
 
 use super::operator::{Desk, Output, at, at_maybe, object, one_line, table};
-use super::{Failure, tasks_attempts};
+use super::{Failure, tasks_attempts, tasks_callbacks};
 use crate::out::{out, outln};
 
 /// Commands of operators that are shown, at most.
@@ -27,6 +27,7 @@ pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
         None => store.show_tombstone(id).await?,
     };
     let told = store.show_alerts(id).await?;
+    let callbacks = store.show_callbacks(id).await?;
     let filter = AuditFilter {
         task: Some(id),
         limit: AUDITS,
@@ -40,6 +41,9 @@ pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
     if let Some(task) = &task {
         of_task(task, &mut events);
     }
+    tasks_callbacks::events(&callbacks, |at, what, detail| {
+        events.push(Event { at, what, detail });
+    });
     if let Some(tombstone) = &tombstone {
         of_tombstone(tombstone, &mut events);
     }
@@ -47,7 +51,7 @@ pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
     of_audits(id, &audits, &mut events);
     events.sort_by_key(|event| event.at);
     let head = match (&task, &tombstone) {
-        (Some(task), _) => summary(task),
+        (Some(task), _) => tasks_callbacks::waits(summary(task), task, &callbacks),
         (None, Some(tombstone)) => object([
             ("id", json!(id.to_string())),
             ("status", json!("expired")),
@@ -74,6 +78,7 @@ pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
                 ),
                 ("steps", task.as_ref().map_or(Value::Null, steps)),
                 ("questions", task.as_ref().map_or(Value::Null, questions)),
+                ("callbacks", tasks_callbacks::rows(&callbacks)),
                 ("alerts", alerts(&told)),
                 ("timeline", timeline.collect()),
             ]);

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+mod callbacks;
 mod clocks;
 mod commands;
 mod crons;

@@ -271,7 +271,7 @@ fn headers(section: &Section<'_, '_>, allowed: &Allowed<'_>) -> Vec<(HeaderName,
                 return None;
             }
         };
-        if HeaderValue::from_str(text).is_err() {
+        if !text.is_ascii() || HeaderValue::from_str(text).is_err() {
             let problem = format!("{name}: a header holds one line of printable ASCII");
             section.problem(section.at("headers"), "headers", problem);
         }

@@ -102,7 +102,8 @@ impl Service {
             left = left
                 .checked_sub(text.len())
                 .ok_or_else(|| Refused(format!("{name}: too long for headers")))?;
-            let value = HeaderValue::from_str(&text).map_err(|_| {
+            let value = text.is_ascii().then(|| HeaderValue::from_str(&text).ok());
+            let value = value.flatten().ok_or_else(|| {
                 Refused(format!(
                     "{name}: a header holds one line of printable ASCII"
                 ))
