@@ -109,6 +109,33 @@ async fn a_worker_that_leaves_takes_along_only_what_nobody_else_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn operators_see_and_pause_them_like_tools() {
+    let world = World::new().await;
+    register(&world, &[("notes", 1), ("notes", 2)]).await;
+    let states = world.store.tool_states().await.unwrap();
+    let shown: Vec<_> = states
+        .iter()
+        .map(|state| (state.name.as_str(), state.version, state.current))
+        .collect();
+    let expected = [("provider/notes", 2, true), ("provider/notes", 1, false)];
+    assert_eq!(shown, expected);
+    let pause = |tool| store::Pause {
+        tool,
+        scope: store::PauseScope {
+            calls: true,
+            jobs: false,
+        },
+        reason: None,
+        operator: "test",
+    };
+    let unknown = world.store.pause_tool(pause("provider/none")).await;
+    assert!(unknown.unwrap().is_none());
+    let paused = world.store.pause_tool(pause("provider/notes")).await;
+    assert!(paused.unwrap().unwrap().calls);
+    assert!(world.store.providers(&[]).await.unwrap()[0].paused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_writes_no_definitions_again() {
     let world = World::new().await;
     register(&world, &[("notes", 1)]).await;
