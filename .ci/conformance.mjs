@@ -3,12 +3,13 @@
 // The runner exits 0 on warnings and on scenarios that it skipped, so its exit code is not
 // looked at: every checks.json is read and counted here, and a check that did not run fails like
 // one that failed. `tasks-status-notifications`, which the runner only ever skips, is replaced by
-// checks of our own.
+// checks of our own. Then the scenarios of 2025-11-25 (conformance-legacy.mjs).
 
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { checkStatusNotifications } from "./conformance-status-notifications.mjs";
+import { checkLegacy } from "./conformance-legacy.mjs";
 import { runChild } from "./clients/child.mjs";
 import { withStack } from "./clients/stack.mjs";
 import { MODULES } from "./clients/tools.mjs";
@@ -81,6 +82,16 @@ function judge(checks) {
   return problems;
 }
 
+/// Shows what a scenario did wrong, and the end of the runner's log if there is nothing else.
+function show(name, problems, log) {
+  console.log(`FAILED ${name}`);
+  for (const { status, id, errorMessage, details } of problems) {
+    console.log(`  ${status} ${id}: ${errorMessage ?? ""}`);
+    if (details && Object.keys(details).length > 0) console.log(`    ${JSON.stringify(details).slice(0, 1500)}`);
+  }
+  if (log) console.log(log.slice(-2000).replace(/^/gm, "    | "));
+}
+
 function report(names, checks, logs) {
   const counts = { passed: 0, failed: 0 };
   const statuses = {};
@@ -88,14 +99,7 @@ function report(names, checks, logs) {
     for (const check of checks.get(name) ?? []) statuses[check.status] = (statuses[check.status] ?? 0) + 1;
     const problems = judge(checks.get(name));
     counts[problems.length > 0 ? "failed" : "passed"] += 1;
-    if (problems.length > 0) {
-      console.log(`FAILED ${name}`);
-      for (const { status, id, errorMessage, details } of problems) {
-        console.log(`  ${status} ${id}: ${errorMessage ?? ""}`);
-        if (details && Object.keys(details).length > 0) console.log(`    ${JSON.stringify(details).slice(0, 1500)}`);
-      }
-      if (!checks.has(name)) console.log((logs.get(name) ?? "").slice(-2000).replace(/^/gm, "    | "));
-    }
+    if (problems.length > 0) show(name, problems, checks.has(name) ? "" : logs.get(name) ?? "");
   }
   console.log(`checks: ${Object.entries(statuses).map(([status, count]) => `${count} ${status}`).join(", ")}`);
   console.log(`conformance: ${counts.passed} passed, ${counts.failed} failed`);
@@ -103,11 +107,14 @@ function report(names, checks, logs) {
 }
 
 const out = mkdtempSync(path.join(os.tmpdir(), "mcp-tasks-conformance-"));
-process.on("exit", () => rmSync(out, { recursive: true, force: true }));
+const legacyOut = mkdtempSync(path.join(os.tmpdir(), "mcp-tasks-conformance-legacy-"));
+process.on("exit", () => [out, legacyOut].forEach((folder) => rmSync(folder, { recursive: true, force: true })));
 
 process.exitCode = await withStack({ gateways: GATEWAYS }, WITHIN_MS, async ({ url, counts, log }) => {
   const { names, checks, logs } = await runAll(url, out);
-  const good = report(names, checks, logs);
+  const modern = report(names, checks, logs);
+  const legacy = await checkLegacy(url, legacyOut, { runner, scenarios, saved, judge, show });
+  const good = modern && legacy;
   if (!good && process.env.CONFORMANCE_STACK_LOG) console.log(`--- stack ---\n${log()}`);
   if (counts.some((count) => count === 0)) throw new Error(`a gateway was never asked: ${counts}`);
   return good ? 0 : 1;

@@ -5,7 +5,7 @@ import path from "node:path";
 import { runChild } from "./child.mjs";
 import { ROOT } from "./root.mjs";
 import { withStack } from "./stack.mjs";
-import { PYTHON_FASTMCP, PYTHON_MCP } from "./tools.mjs";
+import { PYTHON_FASTMCP, PYTHON_MCP, PYTHON_MCP_LEGACY } from "./tools.mjs";
 
 const GATEWAYS = 3;
 const WORKERS = 2;
@@ -16,6 +16,8 @@ const here = (file) => path.join(ROOT, ".ci/clients", file);
 const CLIENTS = {
   "typescript": [process.execPath, here("typescript.mjs")],
   "python mcp": [PYTHON_MCP, "-B", here("python_mcp.py")],
+  "typescript legacy": [process.execPath, here("typescript_legacy.mjs")],
+  "python mcp legacy": [PYTHON_MCP_LEGACY, "-B", here("python_mcp_legacy.py")],
   "python fastmcp": [PYTHON_FASTMCP, "-B", here("python_fastmcp.py")],
   "curl lesson": ["bash", path.join(ROOT, ".ci/lesson")],
 };
