@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage pacing helm helm-docs
+	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage pacing helm helm-docs pages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -96,6 +96,9 @@ conformance: install build ## the official conformance runner against three gate
 
 helm: install build ## the Helm chart: rendered, validated, checked against the binary; a rolling update
 	@.ci/helm
+
+pages: install build ## the commands of README and docs, and the drills for disasters, against a stack of their own
+	@.ci/docs
 
 helm-docs: install ## write the chart's README.md and values.schema.json
 	@.ci/helm docs
