@@ -47,6 +47,10 @@ telemetry::metrics! {
         unhinted: IntGaugeVec = "mcp_tasks_tasks_unhinted" ["tool"],
         /// Seconds for which the oldest of these jobs has been due, by tool; set by the leader of the gauges sweep while Redis answers.
         unhinted_age: IntGaugeVec = "mcp_tasks_tasks_unhinted_oldest_age_seconds" ["tool"],
+        /// Tasks that wait for a service to call back, by tool; they hold no worker, and count as `queued`; set by the leader of the gauges sweep.
+        waiting: IntGaugeVec = "mcp_tasks_tasks_waiting_for_service" ["tool"],
+        /// Seconds for which the first of them has waited, by tool; set by the leader of the gauges sweep.
+        waiting_age: IntGaugeVec = "mcp_tasks_tasks_waiting_for_service_oldest_age_seconds" ["tool"],
         /// Live workers that serve the tool's current version, by tool; set by the leader of the gauges sweep.
         workers: IntGaugeVec = "mcp_tasks_tools_workers" ["tool"],
         /// 1 if an operator paused the tool, by tool and what is paused (`calls`, `jobs`); set by the leader of the gauges sweep.

@@ -29,6 +29,7 @@ pub(crate) async fn run(parts: Parts) -> Swept {
     let live = store.gauges().await?;
     let slots = store.slots().await?;
     let due = runnable(store.queue_ages().await?, &slots);
+    let waiting = store.waiting_callbacks().await?;
     let unfetched = store.unfetched().await?;
     let tools = store.tool_states().await?;
     let streams = streams(&parts).await;
@@ -43,6 +44,9 @@ pub(crate) async fn run(parts: Parts) -> Swept {
     let rows = jobs(&listed, due);
     state.due.tell(rows.0);
     state.due_age.tell(rows.1);
+    let rows = jobs(&listed, waiting);
+    state.waiting.tell(rows.0);
+    state.waiting_age.tell(rows.1);
     let rows = failures(&listed, unfetched);
     state.unfetched.tell(rows.0);
     state.unfetched_age.tell(rows.1);
