@@ -106,7 +106,7 @@ pub use tool_spec::{
     Backoff, OnLost, OnPanic, PolicyError, TaskSupport, ToolPolicy, ToolSpec, check_queue_name,
 };
 pub use tools::{CatalogueEntry, Observed, ToolsSwept};
-pub use turn::{Limits, Next, Served, Turn, TurnRequest};
+pub use turn::{Limits, Served, Turn, TurnRequest, Waiting};
 pub use undo::UndoStep;
 
 /// A handle to the tasks in Postgres. Cheap to clone; connects when first used.

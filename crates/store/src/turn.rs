@@ -105,15 +105,20 @@ pub enum Turn {
     Nothing,
 }
 
-/// A job that waits, and the stream for its hint.
+/// Who gets the next slot of a limited tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Next {
-    /// The job.
-    pub id: TaskId,
-    /// Its tool.
-    pub tool: String,
-    /// The version whose workers can run it.
-    pub version: i32,
+pub enum Waiting {
+    /// This job: push a hint.
+    Next {
+        /// The job.
+        id: TaskId,
+        /// The version whose workers can run it.
+        version: i32,
+    },
+    /// Somebody is at the rows of those who wait: look again.
+    Busy,
+    /// No slot is free, or nobody waits.
+    Nobody,
 }
 
 /// What `claim_best.sql` does with the job that it finds.
@@ -243,11 +248,7 @@ impl Store {
     ///
     /// # Errors
     /// When Postgres could not be asked; the reconcile sweep then finds the job.
-    pub async fn next_waiting(
-        &self,
-        queue: &str,
-        tool: &Served<'_>,
-    ) -> Result<Option<Next>, Error> {
+    pub async fn next_waiting(&self, queue: &str, tool: &Served<'_>) -> Result<Waiting, Error> {
         let tools = std::slice::from_ref(tool);
         let columns = Columns::new(tools);
         let request = TurnRequest {
@@ -265,12 +266,14 @@ impl Store {
             let row = connection
                 .query_one(&statement, &asked.arguments(&request, &columns))
                 .await?;
-            let id: Option<Uuid> = row.get("best_id");
-            Ok(id.map(|id| Next {
-                id: TaskId::from_uuid(id),
-                tool: row.get("best_tool"),
-                version: row.get("served_version"),
-            }))
+            Ok(match row.get::<_, Option<Uuid>>("best_id") {
+                Some(id) => Waiting::Next {
+                    id: TaskId::from_uuid(id),
+                    version: row.get("served_version"),
+                },
+                None if row.get("busy") => Waiting::Busy,
+                None => Waiting::Nobody,
+            })
         })
     }
 }

@@ -15,15 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{self, Parts};
 use crate::tool::ToolSet;
-use crate::turn::{Picked, Turns, Wanted};
+use crate::turn::{BUSY_PAUSE, Picked, Turns, Wanted};
 
 /// Between two looks into Postgres while Redis is away.
 const FALLBACK_PAUSE: Duration = Duration::from_secs(2);
 /// A worker without a free place says so often that it is alive: it has nothing to ask for.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
-
-/// Before a hint goes back whose job others are at: as long as a commit takes, and no busy loop.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What becomes of a hint. Only the reader can give it back.
 enum Returned {

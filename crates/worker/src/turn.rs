@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use protocol::TaskId;
 use queue::{Lane, Queue};
-use store::{Claim, ClaimRequest, Limits, Served as Offer, Store, ToolSpec, Turn, TurnRequest};
+use store::{
+    Claim, ClaimRequest, Limits, Served as Offer, Store, ToolSpec, Turn, TurnRequest, Waiting,
+};
 use uuid::Uuid;
 
 use crate::tool::{Served, ToolSet};
@@ -16,6 +18,8 @@ use crate::tool::{Served, ToolSet};
 const OLDEST_EVERY: u32 = 8;
 /// Looks at the queue for one hint, while others are faster at the slots of limited tools.
 const LOOKS: u32 = 4;
+/// Before another look at what others are at: as long as a commit takes, and no busy loop.
+pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A hint, and whether more may be waiting than there are places for.
 pub(crate) struct Wanted {
@@ -192,20 +196,25 @@ impl Turns {
         if Limits::of(&spec.policy).are_none() {
             return;
         }
-        let next = match self.store.next_waiting(queue, &offer(spec)).await {
-            Ok(Some(next)) => next,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::debug!(error = ?error, "who waits for a slot is found by cron");
-                return;
+        for _ in 0..LOOKS {
+            match self.store.next_waiting(queue, &offer(spec)).await {
+                Ok(Waiting::Next { id, version }) => {
+                    let lane = Lane {
+                        tool: spec.name().to_owned(),
+                        version,
+                    };
+                    if self.queue.push(&lane, id).await.is_err() {
+                        tracing::debug!("no hint for who waits for a slot: cron gives it one");
+                    }
+                    return;
+                }
+                Ok(Waiting::Nobody) => return,
+                Ok(Waiting::Busy) => tokio::time::sleep(BUSY_PAUSE).await,
+                Err(error) => {
+                    tracing::debug!(error = ?error, "who waits for a slot is found by cron");
+                    return;
+                }
             }
-        };
-        let lane = Lane {
-            tool: next.tool,
-            version: next.version,
-        };
-        if self.queue.push(&lane, next.id).await.is_err() {
-            tracing::debug!("no hint for who waits for a slot: cron gives it one");
         }
     }
 }

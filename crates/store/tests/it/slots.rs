@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::TaskId;
 use store::{
     Claim, ClaimRequest, Limits, Parked, ParkedFor, Served, Slots, Store, ToolPolicy, Turn,
-    TurnRequest, UnhintedFilter, Write,
+    TurnRequest, UnhintedFilter, Waiting, Write,
 };
 use tokio::task::JoinSet;
 
@@ -216,16 +216,19 @@ async fn who_is_at_the_limit_lets_others_pass() {
     assert!(take(&world.store, TWO_EACH, None).await.is_none());
     let offer = served("report", TWO_EACH);
     let next = async |offer: &Served<'_>| world.store.next_waiting("default", offer).await.unwrap();
-    assert_eq!(next(&offer).await, None, "nobody waits who could run");
+    assert_eq!(
+        next(&offer).await,
+        Waiting::Nobody,
+        "nobody waits who could run"
+    );
     let id = flood(&world, &world.mallory, &ToolPolicy::default(), 1).await;
-    let waiting = next(&offer).await.unwrap();
-    assert_eq!((waiting.id, waiting.version), (id, 1));
+    assert_eq!(next(&offer).await, Waiting::Next { id, version: 1 });
     assert_eq!(
         take(&world.store, TWO_EACH, None).await.unwrap().id(),
         id,
         "looking took nothing"
     );
-    assert_eq!(next(&offer).await, None);
+    assert_eq!(next(&offer).await, Waiting::Nobody);
 }
 
 /// Jobs that wait for a slot are not lost: as many are hinted as have one, and no more.
