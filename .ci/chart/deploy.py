@@ -1,6 +1,7 @@
 """The files of deploy/ against the built binary and the repository: commands, flags, settings, ports, paths."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -125,6 +126,11 @@ def compose(binary):
                 yield f"{where}: there is no {volume['source']}"
             if volume["type"] == "bind" and not volume.get("read_only"):
                 yield f"{where}: may write to {volume['source']}"
+        if inline := service.get("build", {}).get("dockerfile_inline"):
+            linter = ROOT / os.environ.get("MCP_TASKS_TOOLS", ".tools") / "lint/bin/hadolint"
+            ran = subprocess.run([linter, "-"], input=inline, capture_output=True, text=True, check=False)
+            if ran.returncode:
+                yield f"{where}: hadolint: {ran.stdout}{ran.stderr}"
         health = service.get("healthcheck", {})
         command = service.get("command") or []
         if not health.get("test") and command != ["migrate"]:
