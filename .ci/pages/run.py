@@ -12,7 +12,7 @@ from stack import ROOT, Stack
 
 PAGES = ["README.md", "CONTRIBUTING.md", "migrations/README.md", "helm/mcp-tasks/README.md", "docs"]
 BLOCK = re.compile(r"^<!-- (run|not run)(?::(.*?))? -->\n```(\w*)\n(.*?)^```", re.S | re.M)
-PAGE_S = 120
+PAGE_S = 300
 # A page's pauses end when all work has come to rest: a slow machine needs longer than the page says.
 PRELUDE = r"""
 sleep() {
