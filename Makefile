@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
-	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage pacing helm helm-docs pages
+	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage loadtest pacing helm helm-docs pages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -87,6 +87,13 @@ chaos-sabotage: install ## break every promise on purpose, by triggers in a data
 	$(CARGO) build $(LOCKED) -p mcp-tasks -p mcp-tasks-loadtest
 	@exec $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks-loadtest sabotage \
 		--binary $${CARGO_TARGET_DIR:-target}/debug/mcp-tasks --seed $(SEED) $(ARGS)
+
+# Figures are of an optimised build; the first one takes some minutes.
+LOADTEST_DIR := target/loadtest
+loadtest: install ## steady load while a gateway, a worker and Redis die (SCENARIO=FILE ARGS="--rate 100 …"); report in target/loadtest
+	$(CARGO) build $(LOCKED) --release -p mcp-tasks -p mcp-tasks-loadtest
+	@exec $${CARGO_TARGET_DIR:-target}/release/mcp-tasks-load --binary $${CARGO_TARGET_DIR:-target}/release/mcp-tasks \
+		--scenario $(or $(SCENARIO),loadtest/scenarios/failover.toml) --keep $(LOADTEST_DIR) $(ARGS)
 
 rollout: install ## upgrade from an older release and back, under load (OLD=commit; default: the last release)
 	@.ci/rollout $(OLD)

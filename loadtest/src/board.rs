@@ -5,6 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::rng::Rng;
 
+/// One's own task among those of many principals is found by as many draws.
+const OWN_DRAWS: usize = 200;
+
 /// A task that a client was given a handle of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -48,6 +51,18 @@ impl Board {
             }
             let mut drawn = (0..DRAWS).map(|_| rng.pick(all));
             drawn.find(|entry| entry.principal != to).cloned()
+        })
+    }
+
+    /// One that is this principal's, if the first few drawn are not all others'.
+    #[must_use]
+    pub fn own(&self, of: &str, rng: &mut Rng) -> Option<Entry> {
+        self.with(|Tasks { all, .. }| {
+            if all.is_empty() {
+                return None;
+            }
+            let mut drawn = (0..OWN_DRAWS).map(|_| rng.pick(all));
+            drawn.find(|entry| entry.principal == of).cloned()
         })
     }
 

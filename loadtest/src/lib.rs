@@ -17,6 +17,7 @@ pub mod judgement;
 pub mod ledger;
 pub mod lines;
 pub mod lives;
+pub mod load;
 pub mod operator;
 pub mod outage;
 pub mod plan;

@@ -1,0 +1,224 @@
+//! The scenario file: how much of what, for how long, what breaks when, and what must hold.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use harness::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// A scenario, as its TOML file says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// For how long operations begin, the warm-up included.
+    #[serde(with = "humantime_serde")]
+    pub duration: Duration,
+    /// The first part of it, which no figure counts.
+    #[serde(with = "humantime_serde", default)]
+    pub warmup: Duration,
+    /// Operations begun each second.
+    pub rate: f64,
+    /// On behalf of so many principals.
+    #[serde(default = "one")]
+    pub principals: u64,
+    /// Operations under way at most; what would be more counts as an error.
+    #[serde(default = "in_flight")]
+    pub in_flight_max: usize,
+    /// Which operations, each with its weight.
+    pub mix: BTreeMap<Kind, u64>,
+    /// What must hold.
+    #[serde(default)]
+    pub objectives: Objectives,
+    /// What breaks.
+    #[serde(default, rename = "break")]
+    pub breaks: Vec<Break>,
+}
+
+/// What a client does in one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A short call, answered with its result.
+    Inline,
+    /// A call that becomes a task, polled to its end.
+    Task,
+    /// A task that asks, is answered, and ends.
+    Question,
+    /// A task that is cancelled.
+    Cancel,
+    /// A task whose end is heard on a listen.
+    Listen,
+    /// One read of an earlier task.
+    Read,
+}
+
+/// What must hold for a run to be good. What is left out is not judged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Objectives {
+    /// Broken promises, at most; tasks that are gone are such.
+    pub lost: Option<u64>,
+    /// Errors other than on connections that a killed gateway held, at most.
+    pub errors_elsewhere: Option<u64>,
+    /// Of calls, milliseconds until the answer at the 99th percentile, breaks left out.
+    #[serde(with = "humantime_serde")]
+    pub call_p99: Option<Duration>,
+    /// The same of reads.
+    #[serde(with = "humantime_serde")]
+    pub read_p99: Option<Duration>,
+    /// How long after a break's end the 99th percentile of all requests may differ from before.
+    #[serde(with = "humantime_serde")]
+    pub recovery: Option<Duration>,
+    /// How many times as long counts as different (3).
+    pub recovered_ratio: Option<f64>,
+    /// What is no longer than this is never different (0).
+    #[serde(with = "humantime_serde")]
+    pub recovered_above: Option<Duration>,
+}
+
+/// Something that is killed and comes back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Break {
+    /// When, from the start of the run.
+    #[serde(with = "humantime_serde")]
+    pub at: Duration,
+    /// `gateway-N`, `worker-N`, `cron-N`, `postgres` or `redis`.
+    pub target: String,
+    /// How it breaks: `killed` (SIGKILL, the default), `drained` (SIGTERM) or `frozen` (SIGSTOP).
+    #[serde(default)]
+    pub how: How,
+    /// For how long it stays away.
+    #[serde(with = "humantime_serde")]
+    pub lasts: Duration,
+}
+
+/// How something breaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "told where they are used")]
+pub enum How {
+    #[default]
+    Killed,
+    Drained,
+    Frozen,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn in_flight() -> usize {
+    10_000
+}
+
+impl Scenario {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// With what is wrong and where.
+    pub fn read(path: &Path) -> Result<Scenario> {
+        let text =
+            std::fs::read_to_string(path).map_err(Error::io(format!("read {}", path.display())))?;
+        Scenario::parse(&text).map_err(|why| Error::Other(format!("{}: {why}", path.display())))
+    }
+
+    fn parse(text: &str) -> std::result::Result<Scenario, String> {
+        let scenario: Scenario = toml::from_str(text).map_err(|error| error.to_string())?;
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// Checks that it can be played.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        if !(self.rate > 0.0 && self.rate <= 100_000.0) {
+            return Err(format!(
+                "rate: {} is not above 0 and at most 100000",
+                self.rate
+            ));
+        }
+        if self.warmup >= self.duration {
+            return Err("warmup: it must be shorter than duration".to_owned());
+        }
+        if self.principals == 0 {
+            return Err("principals: at least 1".to_owned());
+        }
+        if self.mix.values().sum::<u64>() == 0 {
+            return Err("mix: nothing has a weight".to_owned());
+        }
+        for (index, planned) in self.breaks.iter().enumerate() {
+            if planned.at + planned.lasts > self.duration {
+                return Err(format!("break {}: it is not over by the end", index + 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// The mix as weights.
+    #[must_use]
+    pub fn weights(&self) -> Vec<(u64, Kind)> {
+        self.mix
+            .iter()
+            .map(|(kind, weight)| (*weight, *kind))
+            .collect()
+    }
+}
+
+impl Kind {
+    /// Its name in files and reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Inline => "inline",
+            Kind::Task => "task",
+            Kind::Question => "question",
+            Kind::Cancel => "cancel",
+            Kind::Listen => "listen",
+            Kind::Read => "read",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "duration = \"10s\"\nrate = 1.0\n[mix]\ntask = 1\n";
+
+    #[test]
+    fn the_failover_scenario_is_whole() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/failover.toml");
+        let scenario = Scenario::read(&path).unwrap();
+        assert_eq!(scenario.breaks.len(), 3);
+        assert_eq!(scenario.objectives.lost, Some(0));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        assert!(Scenario::parse(LEAST).is_ok());
+        for (wrong, told) in [
+            (LEAST.replace("rate = 1.0", "rate = 0.0"), "rate"),
+            (LEAST.replace("task = 1", "task = 0"), "mix"),
+            (LEAST.replace("task", "tusk"), "tusk"),
+            (
+                LEAST.replace("rate = 1.0", "rate = 1.0\nprincipals = 0"),
+                "principals",
+            ),
+            (
+                LEAST.replace("rate = 1.0", "rate = 1.0\nwarmup = \"11s\""),
+                "warmup",
+            ),
+            (
+                format!("{LEAST}[[break]]\nat = \"8s\"\ntarget = \"redis\"\nlasts = \"3s\"\n"),
+                "break 1",
+            ),
+        ] {
+            let why = Scenario::parse(&wrong).unwrap_err();
+            assert!(why.contains(told), "{why}");
+        }
+    }
+}
