@@ -39,7 +39,7 @@ telemetry::metrics! {
         live: IntGaugeVec = "mcp_tasks_tasks_live" ["tool", "phase", "status"],
         /// Age in seconds of the oldest live task, by tool and phase; set by the leader of the gauges sweep.
         oldest: IntGaugeVec = "mcp_tasks_tasks_oldest_age_seconds" ["tool", "phase"],
-        /// Jobs that are due and not begun, by tool, of the 2,000 that wait longest, without those that wait for a slot of a limited tool; set by the leader of the gauges sweep.
+        /// Jobs that are due and not begun, by tool, without those that wait for a slot of a limited tool; set by the leader of the gauges sweep.
         due: IntGaugeVec = "mcp_tasks_tasks_due" ["tool"],
         /// Seconds for which the oldest due job has waited to begin, by tool, 0 where all wait for a slot of a limited tool; set by the leader of the gauges sweep.
         due_age: IntGaugeVec = "mcp_tasks_tasks_due_oldest_age_seconds" ["tool"],

@@ -12,7 +12,7 @@ pub struct QueueAge {
     pub tool: String,
     /// Since it was due.
     pub waited: Duration,
-    /// Due jobs seen; [`Store::queue_ages`] looks at the oldest 2,000 of all tools.
+    /// Due jobs.
     pub jobs: i64,
 }
 

@@ -21,6 +21,8 @@ pub struct Slots {
     pub due: i64,
     /// Those of them that have a slot now; the others wait for one.
     pub able: i64,
+    /// How long the first of those has waited, or would have if a slot were free.
+    pub waited: Duration,
 }
 
 /// How long a principal's first job in a tool's queue has waited.
@@ -56,6 +58,7 @@ impl Store {
                     running: row.get("running"),
                     due: row.get("due"),
                     able: row.get("able"),
+                    waited: millis(row.get("waited_ms")),
                 })
                 .collect())
         })

@@ -110,12 +110,14 @@ fn show_tools(state: &State, tools: &[ToolState]) {
 /// Due jobs without those that wait for a slot.
 fn runnable(due: Vec<QueueAge>, slots: &[Slots]) -> Vec<QueueAge> {
     let due = due.into_iter().map(|age| {
-        let limited = slots.iter().find(|slots| slots.tool == age.tool);
-        let jobs = limited.map_or(age.jobs, |slots| age.jobs.min(slots.able));
+        let Some(limited) = slots.iter().find(|slots| slots.tool == age.tool) else {
+            return age;
+        };
+        let jobs = age.jobs.min(limited.able);
         let waited = if jobs == 0 {
             Duration::ZERO
         } else {
-            age.waited
+            limited.waited
         };
         QueueAge {
             jobs,
