@@ -12,7 +12,9 @@ const BYTES_MAX: usize = 4096;
 /// Variables in one template, at most.
 const VARIABLES_MAX: usize = 50;
 /// What a compiled template may take, in bytes.
-const COMPILED_MAX: usize = 4 * 1024 * 1024;
+const COMPILED_MAX: usize = 1024 * 1024;
+/// What matching may remember of it, in bytes.
+const SEARCH_MAX: usize = 64 * 1024;
 
 /// A template, ready to be matched. Matching takes time linear in the URI, whoever wrote it.
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ impl UriTemplate {
         }
         let pattern = RegexBuilder::new(&pattern)
             .size_limit(COMPILED_MAX)
+            .dfa_size_limit(SEARCH_MAX)
             .build()
             .map_err(|_| refuse("too large"))?;
         Ok(Self {

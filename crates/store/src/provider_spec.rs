@@ -20,6 +20,8 @@ const JOB_PREFIX: &str = "provider/";
 const SPEC_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Definitions of one provider, at most.
 const DEFINITIONS_MAX: usize = 10_000;
+/// Templates and prefixes of one provider, at most: a read may have to look at all of them.
+const PATTERNS_MAX: usize = 1_000;
 
 /// Where resources, prompts and completions come from: one name for all that is listed, registered
 /// and asked together.
@@ -156,6 +158,12 @@ impl ProviderSpec {
         if count > DEFINITIONS_MAX {
             return refuse(format!(
                 "{count} definitions are more than {DEFINITIONS_MAX}"
+            ));
+        }
+        let patterns = resources.map_or(0, |own| own.templates.len() + own.prefixes.len());
+        if patterns > PATTERNS_MAX {
+            return refuse(format!(
+                "{patterns} templates and prefixes are more than {PATTERNS_MAX}"
             ));
         }
         for resource in resources.iter().flat_map(|own| &own.list) {

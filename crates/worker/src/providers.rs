@@ -9,6 +9,11 @@ use tokio::sync::Notify;
 use crate::provider::{Job, Provider};
 use crate::tool::{BadTool, Served, Tool as _};
 
+/// Changed resources in one statement.
+const TOGETHER: usize = 1_000;
+/// Changed resources that wait to be told of; more are dropped. They wait only while Postgres is away.
+const UPDATED_MAX: usize = 100_000;
+
 /// One provider, asked once what it offers.
 struct Entry {
     spec: Arc<ProviderSpec>,
@@ -100,14 +105,22 @@ impl Providers {
 
     /// A resource changed. Changes that come before anybody was told of the first are one.
     pub(crate) fn updated(&self, uri: String) {
-        self.state().updated.insert(uri);
+        let mut state = self.state();
+        if state.updated.len() < UPDATED_MAX {
+            state.updated.insert(uri);
+        }
+        drop(state);
         self.told.notify_one();
     }
 
-    /// Waits for resources that changed, and takes them.
+    /// Waits for resources that changed, and takes some of them.
     pub(crate) async fn take_updated(&self) -> Vec<String> {
         loop {
-            let updated = std::mem::take(&mut self.state().updated);
+            let mut state = self.state();
+            let rest = state.updated.iter().nth(TOGETHER).cloned();
+            let later = rest.map(|first| state.updated.split_off(&first));
+            let updated = std::mem::replace(&mut state.updated, later.unwrap_or_default());
+            drop(state);
             if !updated.is_empty() {
                 return updated.into_iter().collect();
             }
@@ -141,5 +154,27 @@ impl Providers {
         for (provider, now) in changed {
             provider.wanted(&now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_are_taken_in_portions_each_once_and_are_bounded() {
+        let providers = Providers::default();
+        for turn in 0..2_500 {
+            providers.updated(format!("a://{:04}", turn % 1_250));
+        }
+        assert_eq!(providers.take_updated().await.len(), 1_000);
+        assert_eq!(providers.take_updated().await.len(), 250);
+        assert!(providers.take_updated().now_or_never().is_none());
+        for turn in 0..=UPDATED_MAX {
+            providers.updated(format!("a://{turn}"));
+        }
+        assert_eq!(providers.state().updated.len(), UPDATED_MAX);
     }
 }

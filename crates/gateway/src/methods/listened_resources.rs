@@ -65,9 +65,10 @@ impl Resources {
             ))));
         }
         let provided = Arc::clone(&shared.catalog.current().await?.provided);
+        let may_read = call.caller.has_scopes(&shared.door.auth.scopes().resources);
         let mut wanted = BTreeMap::new();
         for uri in uris {
-            if uri.len() > URI_BYTES_MAX {
+            if uri.len() > URI_BYTES_MAX || !may_read {
                 continue;
             }
             let provider = provided.resource(&uri).filter(|provider| {
