@@ -3,7 +3,7 @@
 use serde_json::json;
 use store::ToolSpec;
 
-use crate::support::{SECOND, SOON, World, config};
+use crate::support::{SECOND, SOON, World, config, tools};
 
 #[tokio::test]
 async fn discover() {
@@ -41,7 +41,7 @@ async fn pages_hold_every_tool_once_in_the_same_order() {
             .collect()
     };
     let all = names().await;
-    assert_eq!(all.len(), 11);
+    assert_eq!(all.len(), tools().len());
     assert!(all.is_sorted());
     assert_eq!(names().await, all);
     let page = alice.request("tools/list", json!({})).send().await.unwrap();
@@ -103,7 +103,7 @@ async fn broken_tools_are_left_out_and_counted() {
     harness::wait::for_state("it is counted", SOON, refused, |n| *n > 0.5)
         .await
         .unwrap();
-    assert_eq!(alice.list().await.unwrap().len(), 11);
+    assert_eq!(alice.list().await.unwrap().len(), tools().len());
     let call = alice
         .request("tools/call", json!({"name": "remote"}))
         .send()

@@ -308,7 +308,7 @@ fn tool(name: &str, support: TaskSupport, budget: Option<Duration>) -> ToolSpec 
     spec
 }
 
-fn tools() -> Vec<ToolSpec> {
+pub fn tools() -> Vec<ToolSpec> {
     use TaskSupport::{None as Never, Optional, Required};
     let zero = Some(Duration::ZERO);
     let mut asks = tool("asks", Required, zero);
