@@ -59,6 +59,7 @@ url = "http://127.0.0.1:${everythingPort}/mcp"
 name = "everything by stdio"
 prefix = "stdio_"
 command = [${JSON.stringify(process.execPath)}, ${JSON.stringify(EVERYTHING)}, "stdio"]
+uri_prefix = "stdio+"
 [upstream.tools.trigger-long-running-operation]
 effects = "once"
 
@@ -120,7 +121,7 @@ process.exitCode = await withStack({ gateways: 1, workers: 1, args }, WITHIN_MS,
       assert.equal(tool.annotations.readOnlyHint, true);
       assert.equal(tool.outputSchema.type, "object");
       // It only runs as a task of 2025-11-25.
-      assert.ok(!listed.some((tool) => tool.name === "http_simulate-research-query"));
+      assert.ok(listed.some((tool) => tool.name === "http_simulate-research-query"));
     },
     "arguments, content and structured content pass": async () => {
       for (const prefix of ["http_", "stdio_"]) {
@@ -178,6 +179,37 @@ process.exitCode = await withStack({ gateways: 1, workers: 1, args }, WITHIN_MS,
       const task = await ended(id);
       assert.equal(task.result?.content[0].text, "built", JSON.stringify(task));
       assert.equal(count("build"), 1);
+    },
+    "tasks of 2025-11-25 are followed, and their questions answered": async () => {
+      const plain = await start("http_simulate-research-query", { topic: "whales" });
+      await saying(plain, "...");
+      assert.match((await ended(plain)).result.content[0].text, /Research Report: whales/);
+      for (const prefix of ["http_", "stdio_"]) {
+        const id = await start(`${prefix}simulate-research-query`, { topic: "python", ambiguous: true });
+        const asking = await until("a question", async () => {
+          const task = await get(id);
+          assert.ok(["working", "input_required"].includes(task.status), JSON.stringify(task));
+          return task.status === "input_required" && task;
+        });
+        const [key] = Object.keys(asking.inputRequests);
+        const inputResponses = { [key]: { action: "accept", content: { interpretation: "snake" } } };
+        await result(url, "tasks/update", { taskId: id, inputResponses }, options);
+        const task = await ended(id);
+        assert.match(task.result?.content[0].text ?? JSON.stringify(task), /Research Report: python \(snake\)/);
+      }
+    },
+    "a killed worker: a task of 2025-11-25 that its server forgets with the session is in doubt": async () => {
+      const id = await start("http_simulate-research-query", { topic: "owls" });
+      await saying(id, "...");
+      await kill();
+      const task = await ended(id);
+      assert.equal(task.error?.data?.reason, "step_in_doubt", JSON.stringify(task));
+    },
+    "resources, prompts and completions pass, to a published client": async () => {
+      const script = path.join(here, "../clients/typescript_upstreams.mjs");
+      const child = spawn(process.execPath, [script, url], { stdio: ["ignore", "inherit", "inherit"] });
+      const code = await new Promise((resolve) => child.once("exit", resolve));
+      assert.equal(code, 0);
     },
     "questions of both revisions are asked, and answered": async () => {
       const answer = async (name, content) => {

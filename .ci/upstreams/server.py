@@ -82,4 +82,22 @@ async def fail() -> str:
     raise ValueError("no such thing")
 
 
+@mcp.resource("note://one", mime_type="text/plain")
+def first_note() -> str:
+    """The first note."""
+    return "the first note"
+
+
+@mcp.resource("note://{year}/all", mime_type="text/plain")
+def notes_of(year: str) -> str:
+    """All notes of a year."""
+    return f"all of {year}"
+
+
+@mcp.prompt
+def greet(who: str) -> str:
+    """Greets somebody."""
+    return f"Hello, {who}!"
+
+
 mcp.run(transport="http", host="127.0.0.1", port=port, show_banner=False)

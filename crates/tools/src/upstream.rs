@@ -21,6 +21,8 @@ mod links;
 mod list;
 mod listen;
 mod message;
+mod oauth;
+mod observer;
 mod offers;
 mod outcome;
 mod pipe;
@@ -29,6 +31,7 @@ mod provide;
 mod provider;
 mod source;
 mod sse;
+mod tls;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -41,7 +44,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use worker::ToolSet;
 
-pub use config::{Effects, Protocol, UpstreamConfig, UpstreamTool as ToolConfig};
+pub use config::{Effects, OAuth, Protocol, UpstreamConfig, UpstreamTool as ToolConfig};
+pub use observer::{OUTCOMES, Observer};
 pub use source::Adjust;
 
 use offers::Offers;
@@ -74,6 +78,7 @@ impl Wanted {
 pub struct Upstreams {
     sources: watch::Sender<Vec<Kept>>,
     supervisor: Option<PathBuf>,
+    observer: Arc<dyn Observer>,
 }
 
 #[derive(Clone)]
@@ -88,6 +93,7 @@ impl Default for Upstreams {
         Self {
             sources: watch::Sender::new(Vec::new()),
             supervisor: None,
+            observer: Arc::new(observer::Nobody),
         }
     }
 }
@@ -104,6 +110,13 @@ impl Upstreams {
     #[must_use]
     pub fn supervised_by(mut self, program: impl Into<PathBuf>) -> Self {
         self.supervisor = Some(program.into());
+        self
+    }
+
+    /// Who counts what they are asked.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
         self
     }
 
@@ -144,8 +157,9 @@ impl Upstreams {
             let source = match same {
                 Some(kept) => Arc::clone(&kept.source),
                 None => {
-                    let supervisor = self.supervisor.clone();
-                    let source = Source::new(config, adjust, supervisor);
+                    let (supervisor, observer) =
+                        (self.supervisor.clone(), Arc::clone(&self.observer));
+                    let source = Source::new(config, adjust, supervisor, observer);
                     Arc::new(source.map_err(|why| problem(&why))?)
                 }
             };

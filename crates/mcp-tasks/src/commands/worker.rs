@@ -35,7 +35,9 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     lifecycle::run(config, "mcp-tasks-worker", |process| async move {
         let tools = serve(&process.config.tools)?;
         let metrics = Metrics::prepared(&process.registry);
-        let upstreams = Arc::new(Upstreams::new());
+        let upstreams = Upstreams::new().observed_by(Arc::new(metrics.clone()));
+        let upstreams = Arc::new(upstreams);
+        let told = Told::new(&process.health, metrics.clone());
         // Before a file is read, so that no wish to read it again ends the process; without a file
         // neither does it.
         let again = signal(SignalKind::hangup())?;
@@ -61,7 +63,6 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         )
         .called_back_at(process.config.callbacks.addresses());
         let drained = CancellationToken::new();
-        let told = Told::new(&process.health);
         let watching = monitor::run(store, queue, process.health, drained.clone());
         let working = async {
             let worked = Box::pin(worker.run(process.shutdown.clone())).await;
@@ -86,15 +87,17 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
 /// How upstream servers go, for probes and logs. One that is down costs its own tools only.
 struct Told {
     check: telemetry::Check,
+    metrics: Metrics,
     down: Mutex<BTreeMap<String, String>>,
 }
 
 impl Told {
-    fn new(health: &telemetry::Health) -> Self {
+    fn new(health: &telemetry::Health, metrics: Metrics) -> Self {
         let check = health.check("upstreams");
         check.ready();
         Self {
             check,
+            metrics,
             down: Mutex::default(),
         }
     }
@@ -102,6 +105,8 @@ impl Told {
     fn tell(&self, upstream: &str, how: Option<Result<(), String>>) {
         let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         down.remove(upstream);
+        self.metrics
+            .upstream(upstream, how.as_ref().map(Result::is_ok));
         match how {
             Some(Ok(())) => tracing::info!(upstream, "upstream server is connected"),
             Some(Err(problem)) => {

@@ -33,7 +33,11 @@ impl Stack {
         let redis = Redis::temporary().await.unwrap();
         let ledger = Temp::new().unwrap();
         let path = ledger.path().join("ledger");
-        let tools = format!("[tools]\nfixtures = \"chaos\"\nledger = {path:?}\n");
+        // Nothing listens there: what is told of upstream servers is told of it.
+        let file = ledger.path().join("tools.toml");
+        let upstream = "[[upstream]]\nname = \"down\"\nurl = \"http://127.0.0.1:1/mcp\"\n";
+        std::fs::write(&file, upstream).unwrap();
+        let tools = format!("[tools]\nfixtures = \"chaos\"\nledger = {path:?}\nfile = {file:?}\n");
         let plan = Plan::new(
             env!("CARGO_BIN_EXE_mcp-tasks"),
             database.url(),

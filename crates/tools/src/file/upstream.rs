@@ -73,6 +73,10 @@ pub(super) fn read(
     }
     config.dir = config.dir.map(|dir| folder.join(dir));
     config.bearer_file = config.bearer_file.map(|file| folder.join(file));
+    config.ca_file = config.ca_file.map(|file| folder.join(file));
+    if let Some(oauth) = &mut config.oauth {
+        oauth.client_secret_file = folder.join(&oauth.client_secret_file);
+    }
     if let Some(program) = config.command.as_mut().and_then(|words| words.first_mut())
         && program.contains('/')
     {

@@ -31,6 +31,8 @@ pub(super) struct Asking {
     pub(super) task: protocol::TaskId,
     pub(super) given: Vec<(Box<RawValue>, Box<RawValue>)>,
     pub(super) can: Vec<InputKind>,
+    /// The connection is held while a question of an older server's waits.
+    pub(super) hold: bool,
 }
 
 impl Asking {
@@ -55,6 +57,8 @@ impl Asking {
             };
             let name = message::string(&tool.name);
             let mut members = vec![("name", name.as_str()), ("arguments", arguments)];
+            let task = tool.as_task(&link);
+            members.extend(task.as_deref().map(|task| ("task", task)));
             members.extend(
                 more.iter()
                     .map(|(name, value)| (name.as_str(), value.as_str())),
@@ -68,9 +72,18 @@ impl Asking {
                 is_call: true,
             };
             let ended = match link.begin("tools/call", &members, about).await {
-                Ok(exchange) => self.watch(tool, exchange).await,
+                Ok(exchange) if task.is_some() => {
+                    let read = Outcome::read_legacy_task;
+                    self.watch(tool, exchange, read).await
+                }
+                Ok(exchange) => self.watch(tool, exchange, Outcome::read).await,
                 Err(fault) => Err(Ended::Fault(fault)),
             };
+            tool.source.asked(match &ended {
+                Ok(_) => Some(Ok(())),
+                Err(Ended::Fault(fault)) => Some(Err(fault)),
+                Err(Ended::Stopped) => None,
+            });
             match ended {
                 // It was refused before anything was done: once more, in a new session.
                 Err(Ended::Fault(Fault::Expired)) if !renewed => renewed = true,
@@ -93,10 +106,64 @@ impl Asking {
             )));
         };
         let ended = match held.exchange.answer(&held.id, &Ok(answer)).await {
-            Ok(()) => self.watch(tool, held.exchange).await,
+            Ok(()) => self.watch(tool, held.exchange, Outcome::read).await,
             Err(fault) => Err(Ended::Fault(fault)),
         };
         self.end(tool, ended).await
+    }
+
+    /// Answers what the server's task of 2025-11-25 has asked; `None`: how it goes is still to be
+    /// seen.
+    pub(super) async fn tell_task(
+        &self,
+        tool: &UpstreamTool,
+        answer: Box<RawValue>,
+    ) -> Result<Option<Outcome>, ToolError> {
+        let Some(mut held) = tool.source.holding.take(self.task) else {
+            return Ok(None);
+        };
+        let ended = match held.exchange.answer(&held.id, &Ok(answer)).await {
+            Ok(()) => self.watch(tool, held.exchange, Outcome::read).await,
+            Err(fault) => Err(Ended::Fault(fault)),
+        };
+        self.end_task(tool, ended).await
+    }
+
+    /// Asks for the result of the server's task of 2025-11-25, and hears its questions on the way
+    /// (§Input Required Status).
+    pub(super) async fn result_of_task(
+        &self,
+        tool: &UpstreamTool,
+        id: &str,
+    ) -> Result<Option<Outcome>, ToolError> {
+        let Some(link) = tool.source.link_now() else {
+            return Ok(None);
+        };
+        let id = message::string(id);
+        let about = About {
+            is_call: true,
+            ..About::default()
+        };
+        let ended = match link.begin("tasks/result", &[("taskId", &id)], about).await {
+            Ok(exchange) => self.watch(tool, exchange, Outcome::read).await,
+            Err(fault) => Err(Ended::Fault(fault)),
+        };
+        self.end_task(tool, ended).await
+    }
+
+    /// Its task goes on, whatever becomes of a connection.
+    async fn end_task(
+        &self,
+        tool: &UpstreamTool,
+        ended: Result<Outcome, Ended>,
+    ) -> Result<Option<Outcome>, ToolError> {
+        match ended {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(Ended::Fault(Fault::Rpc(error))) => Ok(Some(Outcome::Failed(error))),
+            Err(Ended::Fault(Fault::Unknown(_) | Fault::NotSent(_) | Fault::Expired)) => Ok(None),
+            Err(Ended::Fault(fault)) => Err(tool.fault(fault)),
+            Err(Ended::Stopped) => Err(stopped(&self.stop).await),
+        }
     }
 
     async fn end(
@@ -115,7 +182,12 @@ impl Asking {
         }
     }
 
-    async fn watch(&self, tool: &UpstreamTool, mut exchange: Exchange) -> Result<Outcome, Ended> {
+    async fn watch(
+        &self,
+        tool: &UpstreamTool,
+        mut exchange: Exchange,
+        read: fn(Box<RawValue>) -> Result<Outcome, Fault>,
+    ) -> Result<Outcome, Ended> {
         let mut given = self.given.iter();
         loop {
             let event = tokio::select! {
@@ -131,7 +203,7 @@ impl Asking {
                     self.reporter.report(progress).await;
                     continue;
                 }
-                Event::Done(result) => return Ok(Outcome::read(result)?),
+                Event::Done(result) => return Ok(read(result)?),
                 Event::Ask(request) => request,
             };
             let asked = as_input(&request);
@@ -146,7 +218,7 @@ impl Asking {
                 exchange.answer(&request.id, &Ok(response.clone())).await?;
                 continue;
             }
-            let held = self.effects == Effects::Once;
+            let held = self.hold;
             if held {
                 let held = Held::new(exchange, request.id);
                 tool.source.holding.put(self.task, held);

@@ -48,10 +48,12 @@ impl<'a> Call<'a> {
                     None => {
                         let text = "the result is lost: it was too long for the journal, and the \
                                     worker was lost before it was written";
-                        return Err(ToolError::failed(code::INTERNAL_ERROR, text));
+                        let data = json!({ "reason": code::reason::JOURNAL_FULL });
+                        return Err(ToolError::failed_with(code::INTERNAL_ERROR, text, data));
                     }
                 },
                 Outcome::Failed(error) => return Err(self.tool.fault(Fault::Rpc(error))),
+                Outcome::Gone(why) => return Err(self.tool.fault(Fault::Garbage(why))),
                 Outcome::Needs { requests, state } => {
                     let responses = self.needs(context, &requests).await?;
                     more.clear();
@@ -70,8 +72,17 @@ impl<'a> Call<'a> {
                         self.given.push((request, response));
                     }
                 }
-                Outcome::Task { id, poll_ms } => {
-                    return self.follow(context, &id, poll_ms).await;
+                Outcome::Task {
+                    id,
+                    poll_ms,
+                    legacy,
+                } => {
+                    let followed = self.follow(context, &id, poll_ms, legacy).await?;
+                    if let Some(result) = followed {
+                        return Ok(result);
+                    }
+                    // Its server has forgotten it: once more, from the beginning.
+                    more.clear();
                 }
             }
         }
@@ -96,14 +107,8 @@ impl<'a> Call<'a> {
                 () = stop.cancelled() => {}
             }
         }
-        let how = Asking {
-            effects: tool.effects,
-            stop: context.cancelled(),
-            reporter: context.reporter(),
-            task: context.task_id(),
-            given: self.given.clone(),
-            can: abilities(context),
-        };
+        let how = self.asking(context, tool.effects == Effects::Once);
+        let bytes_max = context.output_bytes_max();
         let arguments = self.arguments.as_json();
         let arguments = if arguments.is_empty() {
             b"{}"
@@ -123,12 +128,24 @@ impl<'a> Call<'a> {
                     Some(answer) => how.go_on(tool, answer).await,
                     None => how.place(tool, &arguments, more, info).await,
                 };
-                let (outcome, rest) = ended?.split();
+                let (outcome, rest) = ended?.split(bytes_max);
                 *put = rest;
                 Ok(outcome)
             })
             .await?;
         Ok((outcome, long))
+    }
+
+    pub(super) fn asking(&self, context: &Context, hold: bool) -> Asking {
+        Asking {
+            effects: self.tool.effects,
+            stop: context.cancelled(),
+            reporter: context.reporter(),
+            task: context.task_id(),
+            given: self.given.clone(),
+            can: abilities(context),
+            hold,
+        }
     }
 
     /// `call`, `call.2`, `call.3`…
@@ -167,7 +184,7 @@ impl<'a> Call<'a> {
     }
 
     /// Asks what an older server asks in the middle of a call.
-    async fn asks(
+    pub(super) async fn asks(
         &self,
         context: &mut Context,
         request: &RawValue,

@@ -51,6 +51,14 @@ pub struct UpstreamConfig {
     /// Variable of the worker's environment that holds the bearer token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer_env: Option<String>,
+    /// Our own access tokens by client credentials (OAuth 2.1), instead of `bearer_…`: a table of
+    /// `token_url`, `client_id`, `client_secret_file` and where needed `scope` and `resource`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OAuth>,
+    /// File (PEM) with the authorities that may sign the server's certificate, instead of the public
+    /// ones; also of `oauth.token_url`. Read when the tools file is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
     /// Revision of the protocol that is spoken; found out if not said.
     #[serde(default)]
     pub protocol: Protocol,
@@ -76,6 +84,24 @@ pub struct UpstreamConfig {
     /// One message of the server, at most (bytes).
     #[serde(default = "message_bytes_max")]
     pub message_bytes_max: usize,
+}
+
+/// Where our own access tokens come from (RFC 6749 §4.4).
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OAuth {
+    /// The endpoint that gives them, of `https` unless it is on this machine.
+    pub token_url: String,
+    /// Who we are there.
+    pub client_id: String,
+    /// File with our secret there; read for each token.
+    pub client_secret_file: PathBuf,
+    /// What we want to be allowed, words with spaces between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Whom the token is for (RFC 8707); `url` if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
 }
 
 /// What may be said of one tool of an upstream.
@@ -177,6 +203,8 @@ impl UpstreamConfig {
             headers: BTreeMap::new(),
             bearer_file: None,
             bearer_env: None,
+            oauth: None,
+            ca_file: None,
             protocol: Protocol::default(),
             refresh: refresh(),
             timeout: timeout(),
@@ -219,6 +247,8 @@ impl UpstreamConfig {
                     ("headers", !self.headers.is_empty()),
                     ("bearer_file", self.bearer_file.is_some()),
                     ("bearer_env", self.bearer_env.is_some()),
+                    ("oauth", self.oauth.is_some()),
+                    ("ca_file", self.ca_file.is_some()),
                 ] {
                     if said {
                         problems.push(format!("{key}: only a server with a url is sent headers"));
@@ -260,8 +290,29 @@ impl UpstreamConfig {
                 problems.push(format!("{key}: only a command has it"));
             }
         }
-        if self.bearer_file.is_some() && self.bearer_env.is_some() {
-            problems.push("bearer_file, bearer_env: at most one of them".to_owned());
+        let bearers = [
+            self.bearer_file.is_some(),
+            self.bearer_env.is_some(),
+            self.oauth.is_some(),
+        ];
+        if bearers.iter().filter(|said| **said).count() > 1 {
+            problems.push("bearer_file, bearer_env, oauth: at most one of them".to_owned());
+        }
+        if let Some(oauth) = &self.oauth {
+            let fits = oauth.token_url.parse::<http::Uri>().is_ok_and(|uri| {
+                let host = uri.host().unwrap_or_default();
+                let here = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
+                uri.scheme_str() == Some("https") || uri.scheme_str() == Some("http") && here
+            });
+            if !fits {
+                problems.push(format!(
+                    "oauth.token_url: `{}` is not https://…: our secret goes there",
+                    oauth.token_url
+                ));
+            }
+            if oauth.client_id.is_empty() {
+                problems.push("oauth.client_id: must not be empty".to_owned());
+            }
         }
         for (name, value) in &self.headers {
             let name_fits = name.parse::<http::HeaderName>().is_ok();
@@ -270,9 +321,7 @@ impl UpstreamConfig {
             }
             if ["authorization", "mcp-session-id", "content-type", "accept"]
                 .contains(&name.to_ascii_lowercase().as_str())
-                && (self.bearer_file.is_some()
-                    || self.bearer_env.is_some()
-                    || !name.eq_ignore_ascii_case("authorization"))
+                && (bearers.contains(&true) || !name.eq_ignore_ascii_case("authorization"))
             {
                 problems.push(format!(
                     "headers.{name}: is set by the protocol or by bearer_…"

@@ -1,17 +1,19 @@
-//! A task of the upstream's own (SEP-2663): followed until it ends, by whichever worker has the
-//! job, and cancelled with ours.
+//! A task of the upstream's own (SEP-2663, or as of 2025-11-25): followed until it ends, by
+//! whichever worker has the job, and cancelled with ours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::{ErrorObject, code};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use worker::{CallToolResult, Context, Reporter, Step, ToolError, pause};
 
-use super::asking::stopped;
+use super::asking::{Asking, stopped};
 use super::call::Call;
+use super::config::Effects;
 use super::fault::Fault;
 use super::message;
 use super::outcome::Outcome;
@@ -20,6 +22,8 @@ use super::tool::UpstreamTool;
 /// Between two polls, whatever the server says.
 const POLL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
+/// An answer that could not be given is found missing after so many looks.
+const DEAF_LOOKS: u32 = 5;
 /// If it says nothing.
 const POLL_UNSAID: Duration = Duration::from_secs(1);
 
@@ -29,49 +33,64 @@ struct State {
     status: String,
     status_message: Option<String>,
     poll_interval_ms: Option<u64>,
+    /// As of 2025-11-25, in milliseconds too.
+    poll_interval: Option<u64>,
     input_requests: Option<BTreeMap<String, Box<RawValue>>>,
     result: Option<Box<RawValue>>,
     error: Option<ErrorObject>,
 }
 
 impl Call<'_> {
-    /// Follows the task to its end.
+    /// Follows the task to its end; `None` if its server does not know it any more, and the call may
+    /// be repeated.
     pub(super) async fn follow(
-        mut self,
+        &mut self,
         context: &mut Context,
         id: &str,
         poll_ms: Option<u64>,
-    ) -> Result<CallToolResult, ToolError> {
+        legacy: bool,
+    ) -> Result<Option<CallToolResult>, ToolError> {
         let mut answered = Vec::new();
+        let mut answer: Option<Box<RawValue>> = None;
+        let bytes_max = context.output_bytes_max();
         loop {
             self.next_round();
             let (tool, key) = (self.tool, self.key("follow"));
             let watch = Watch {
                 tool,
                 id,
+                legacy: legacy.then(|| self.asking(context, true)),
                 stop: context.cancelled(),
                 reporter: context.reporter(),
                 answered: &answered,
             };
+            let given = answer.take();
             let mut long = None;
             let put = &mut long;
             // Looking on changes nothing.
             let outcome = context
                 .step(Step::new(&key).idempotent(), |_| async move {
-                    let (outcome, rest) = watch.until_it_matters(poll_ms).await?.split();
+                    let outcome = watch.until_it_matters(poll_ms, given).await?;
+                    let (outcome, rest) = outcome.split(bytes_max);
                     *put = rest;
                     Ok(outcome)
                 })
                 .await?;
             let requests = match outcome {
-                Outcome::Result(result) => return tool.result(&result),
+                Outcome::Result(result) => return tool.result(&result).map(Some),
                 Outcome::Long => match long {
-                    Some(result) => return tool.result(&result),
+                    Some(result) => return tool.result(&result).map(Some),
                     // It is still there to be asked for.
                     None => continue,
                 },
                 Outcome::Needs { requests, .. } => requests,
                 Outcome::Failed(error) => return Err(tool.fault(Fault::Rpc(error))),
+                Outcome::Gone(_) if tool.effects != Effects::Once => return Ok(None),
+                Outcome::Gone(why) => return Err(self.forgotten(&why)),
+                Outcome::Asks { request, .. } if legacy => {
+                    answer = Some(self.asks(context, &request).await?);
+                    continue;
+                }
                 Outcome::Asks { .. } | Outcome::Task { .. } => {
                     return Err(tool.fault(Fault::Garbage("a task in a task".to_owned())));
                 }
@@ -86,8 +105,9 @@ impl Call<'_> {
                 .step(Step::new(&key).idempotent(), |_| async move {
                     let id_text = message::string(id);
                     let members = [("taskId", id_text.as_str()), ("inputResponses", &responses)];
-                    tool.ask_task("tasks/update", id, &members, &stop).await?;
-                    Ok(())
+                    let told = tool.ask_task("tasks/update", id, &members, &stop).await?;
+                    told.map(drop)
+                        .map_err(|error| tool.refused_task("tasks/update", &error))
                 })
                 .await?;
         }
@@ -97,14 +117,27 @@ impl Call<'_> {
 struct Watch<'a> {
     tool: &'a UpstreamTool,
     id: &'a str,
+    /// What hears the questions of a task of 2025-11-25.
+    legacy: Option<Asking>,
     stop: CancellationToken,
     reporter: Reporter,
     answered: &'a [String],
 }
 
 impl Watch<'_> {
-    /// Looks until the task has ended or needs an answer.
-    async fn until_it_matters(&self, poll_ms: Option<u64>) -> Result<Outcome, ToolError> {
+    /// Looks until the task has ended or needs an answer; `given` is one that it waits for.
+    async fn until_it_matters(
+        &self,
+        poll_ms: Option<u64>,
+        given: Option<Box<RawValue>>,
+    ) -> Result<Outcome, ToolError> {
+        let mut deaf = None;
+        if let (Some(legacy), Some(given)) = (&self.legacy, given) {
+            if let Some(outcome) = legacy.tell_task(self.tool, given).await? {
+                return Ok(outcome);
+            }
+            deaf = Some(0);
+        }
         let mut interval = interval(poll_ms);
         let mut said = None;
         let id = message::string(self.id);
@@ -114,17 +147,44 @@ impl Watch<'_> {
             let state = self
                 .tool
                 .ask_task("tasks/get", self.id, &members, &self.stop);
-            let state: State = serde_json::from_str(state.await?.get()).map_err(|error| {
+            let state = match state.await? {
+                Ok(state) => state,
+                Err(error) if self.legacy.is_some() || error.code == code::INVALID_PARAMS => {
+                    return Ok(Outcome::Gone(error.message));
+                }
+                Err(error) => return Err(self.tool.refused_task("tasks/get", &error)),
+            };
+            let state: State = serde_json::from_str(state.get()).map_err(|error| {
                 self.tool
                     .fault(Fault::Garbage(format!("tasks/get: {error}")))
             })?;
-            if state.poll_interval_ms.is_some() {
-                interval = self::interval(state.poll_interval_ms);
+            let asked_for = state.poll_interval_ms.or(state.poll_interval);
+            if asked_for.is_some() {
+                interval = self::interval(asked_for);
             }
             if state.status_message.is_some() && state.status_message != said {
                 said.clone_from(&state.status_message);
                 let message = state.status_message.unwrap_or_default();
                 self.reporter.progress(message).await;
+            }
+            if let Some(legacy) = &self.legacy {
+                match (state.status.as_str(), &mut deaf) {
+                    // It still waits, and asks once only.
+                    ("input_required", Some(looks)) => {
+                        *looks += 1;
+                        if *looks > DEAF_LOOKS {
+                            return Err(self.gone());
+                        }
+                    }
+                    ("completed" | "failed" | "input_required", _) => {
+                        match legacy.result_of_task(self.tool, self.id).await? {
+                            Some(outcome) => return Ok(outcome),
+                            None => continue,
+                        }
+                    }
+                    // What else there is means the same.
+                    _ => {}
+                }
             }
             match state.status.as_str() {
                 "completed" => {
@@ -161,12 +221,40 @@ impl Watch<'_> {
     }
 }
 
+impl Watch<'_> {
+    /// Its question was answered where nobody could be told.
+    fn gone(&self) -> ToolError {
+        let text = format!(
+            "upstream \"{}\" asked in the middle of its task, and the connection for the answer is \
+             gone: it was held by another worker, or for longer than `hold`",
+            self.tool.source.name()
+        );
+        ToolError::failed(code::INTERNAL_ERROR, text)
+    }
+}
+
 fn interval(ms: Option<u64>) -> Duration {
     let said = ms.map_or(POLL_UNSAID, Duration::from_millis);
     said.clamp(*POLL.start(), *POLL.end())
 }
 
+impl Call<'_> {
+    /// Nobody knows how a task has ended that its server has forgotten.
+    fn forgotten(&self, why: &str) -> ToolError {
+        let name = self.tool.source.name();
+        let text = format!("upstream \"{name}\" does not know its task any more ({why})");
+        let data = json!({ "reason": code::reason::STEP_IN_DOUBT, "step": "call" });
+        ToolError::failed_with(code::INTERNAL_ERROR, text, data)
+    }
+}
+
 impl UpstreamTool {
+    fn refused_task(&self, method: &str, error: &ErrorObject) -> ToolError {
+        let (name, code, text) = (self.source.name(), error.code, &error.message);
+        let text = format!("upstream \"{name}\" answered with error {code}: {text} ({method})");
+        ToolError::failed(code::INTERNAL_ERROR, text)
+    }
+
     /// Asks about a task of the server's; again while it cannot be reached, until told to stop:
     /// its task goes on meanwhile.
     pub(super) async fn ask_task(
@@ -175,7 +263,7 @@ impl UpstreamTool {
         id: &str,
         members: &[(&str, &str)],
         stop: &CancellationToken,
-    ) -> Result<Box<RawValue>, ToolError> {
+    ) -> Result<Result<Box<RawValue>, ErrorObject>, ToolError> {
         let mut wait = POLL_UNSAID;
         loop {
             let asking = async {
@@ -188,8 +276,9 @@ impl UpstreamTool {
                 () = stop.cancelled() => return Err(stopped(stop).await),
             };
             let why = match asked {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(fault @ (Fault::Rpc(_) | Fault::Refused(_) | Fault::Misfit(_)))) => {
+                Ok(Ok(answer)) => return Ok(Ok(answer)),
+                Ok(Err(Fault::Rpc(error))) => return Ok(Err(error)),
+                Ok(Err(fault @ (Fault::Refused(_) | Fault::Misfit(_)))) => {
                     return Err(ToolError::failed(
                         code::INTERNAL_ERROR,
                         format!(

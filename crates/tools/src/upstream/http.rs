@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -15,20 +15,23 @@ use hyper_util::rt::TokioExecutor;
 use super::config::UpstreamConfig;
 use super::fault::Fault;
 use super::message::Message;
+use super::oauth::Tokens;
 use super::sse::{Body, Events};
+use super::tls;
 
 /// Redirects within the server that are followed.
 const REDIRECTS_MAX: usize = 3;
 /// Of a refusal, for the message.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// A peer that has vanished is noticed by then, also while a call is silent.
-const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Where the session's id travels (MCP 2025-11-25 §Session Management).
 pub(super) const SESSION: &str = "mcp-session-id";
 
+/// What sends requests.
+pub(super) type Client = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
 /// A server behind a URL.
 pub(super) struct Http {
-    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pool: Client,
     url: Uri,
     headers: HeaderMap,
     bearer: Bearer,
@@ -40,6 +43,7 @@ enum Bearer {
     None,
     Known(HeaderValue),
     File(PathBuf),
+    OAuth(Tokens),
 }
 
 /// What a server answered.
@@ -70,23 +74,13 @@ impl Http {
             let value = value.parse().map_err(|_| format!("headers.{name}"))?;
             headers.insert(name, value);
         }
-        let provider = rustls::crypto::ring::default_provider();
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_connect_timeout(Some(connect));
-        connector.set_keepalive(Some(KEEPALIVE));
-        connector.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(provider)
-            .map_err(|error| format!("TLS: {error}"))?
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
+        let connector = tls::connector(config.ca_file.as_deref(), connect)?;
+        let bearer = Bearer::new(config, &url)?;
         Ok(Self {
             pool: Pool::builder(TokioExecutor::new()).build(connector),
             url,
             headers,
-            bearer: Bearer::new(config)?,
+            bearer,
             bytes_max: config.message_bytes_max,
         })
     }
@@ -116,17 +110,29 @@ impl Http {
         headers: HeaderMap,
     ) -> Result<Answered, Fault> {
         let mut url = self.url.clone();
-        for _ in 0..=REDIRECTS_MAX {
-            let request = self.request(&method, &url, &body, &headers).await?;
+        let mut renewed = false;
+        let mut redirects = 0;
+        while redirects <= REDIRECTS_MAX {
+            let shown = self.bearer.value(&self.pool).await?;
+            let request = self.request(&method, &url, &body, &headers, shown.as_ref());
             let response = self.pool.request(request).await.map_err(|error| {
-                let text = format!("cannot be reached: {}", chain(&error));
                 if error.is_connect() {
-                    Fault::NotSent(text)
+                    let hint = tls::proxy_hint();
+                    Fault::NotSent(format!("cannot be reached: {}{hint}", chain(&error)))
                 } else {
                     Fault::Unknown(format!("did not answer: {}", chain(&error)))
                 }
             })?;
             let status = response.status();
+            if let (Bearer::OAuth(tokens), Some(shown)) = (&self.bearer, &shown)
+                && status == StatusCode::UNAUTHORIZED
+                && !renewed
+            {
+                // Nothing was done. It may have been revoked: once more with another.
+                tokens.refused(shown).await;
+                renewed = true;
+                continue;
+            }
             if !status.is_redirection() {
                 let response = response.map(|body| {
                     body.map_err(|error| format!("broke off: {}", chain(&error)))
@@ -136,19 +142,21 @@ impl Http {
             }
             let to = response.headers().get(header::LOCATION);
             url = self.redirected(status, to)?;
+            redirects += 1;
         }
         Err(Fault::Refused(format!(
             "redirects more than {REDIRECTS_MAX} times"
         )))
     }
 
-    async fn request(
+    fn request(
         &self,
         method: &Method,
         url: &Uri,
         body: &Bytes,
         headers: &HeaderMap,
-    ) -> Result<http::Request<Full<Bytes>>, Fault> {
+        bearer: Option<&HeaderValue>,
+    ) -> http::Request<Full<Bytes>> {
         let mut request = http::Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
         *request.uri_mut() = url.clone();
@@ -157,8 +165,8 @@ impl Http {
         for (name, value) in headers {
             all.insert(name, value.clone());
         }
-        if let Some(bearer) = self.bearer.value().await.map_err(Fault::Refused)? {
-            all.insert(header::AUTHORIZATION, bearer);
+        if let Some(bearer) = bearer {
+            all.insert(header::AUTHORIZATION, bearer.clone());
         }
         let accept = if *method == Method::GET {
             "text/event-stream"
@@ -170,7 +178,7 @@ impl Http {
             "application/json, text/event-stream"
         };
         all.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        Ok(request)
+        request
     }
 
     /// Where it sends us: only to another path of its own, and with the same request, so that
@@ -278,7 +286,10 @@ async fn refusal(status: StatusCode, body: Body, in_session: bool) -> Fault {
 }
 
 impl Bearer {
-    fn new(config: &UpstreamConfig) -> Result<Self, String> {
+    fn new(config: &UpstreamConfig, url: &Uri) -> Result<Self, String> {
+        if let Some(oauth) = &config.oauth {
+            return Tokens::new(oauth, url, config.timeout).map(Self::OAuth);
+        }
         if let Some(file) = &config.bearer_file {
             return Ok(Self::File(file.clone()));
         }
@@ -293,28 +304,28 @@ impl Bearer {
             .ok_or_else(|| format!("bearer_env: what {name} holds is no token"))
     }
 
-    async fn value(&self) -> Result<Option<HeaderValue>, String> {
+    async fn value(&self, client: &Client) -> Result<Option<HeaderValue>, Fault> {
         match self {
             Self::None => Ok(None),
+            Self::OAuth(tokens) => tokens.value(client).await.map(Some),
             Self::Known(value) => Ok(Some(value.clone())),
             Self::File(file) => {
+                let why = |why: &str| {
+                    let file = file.display();
+                    Fault::Refused(format!("cannot be asked: bearer_file {file}{why}"))
+                };
                 let read = tokio::fs::read_to_string(file).await;
-                let token = read.map_err(|error| {
-                    format!("cannot be asked: bearer_file {}: {error}", file.display())
-                })?;
-                bearer(&token).map(Some).ok_or_else(|| {
-                    format!(
-                        "cannot be asked: bearer_file {} holds no token",
-                        file.display()
-                    )
-                })
+                let token = read.map_err(|error| why(&format!(": {error}")))?;
+                bearer(&token)
+                    .map(Some)
+                    .ok_or_else(|| why(" holds no token"))
             }
         }
     }
 }
 
 /// `Bearer …`, which no log prints.
-fn bearer(token: &str) -> Option<HeaderValue> {
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     let token = token.trim();
     let mut value: HeaderValue = format!("Bearer {token}").parse().ok()?;
     value.set_sensitive(true);
@@ -322,7 +333,7 @@ fn bearer(token: &str) -> Option<HeaderValue> {
 }
 
 /// An error with all its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -178,6 +178,11 @@ impl Link {
         said.is_some_and(|said| !matches!(said, Value::Null | Value::Bool(false)))
     }
 
+    /// Whether calls can be made tasks, as of 2025-11-25.
+    pub(super) fn makes_tasks(&self) -> bool {
+        !self.modern && self.serves("/tasks/requests/tools/call")
+    }
+
     /// Whether requests stand alone, as since 2026-07-28.
     pub(super) fn is_modern(&self) -> bool {
         self.modern

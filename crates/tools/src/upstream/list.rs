@@ -27,8 +27,20 @@ pub(super) struct Items {
 
 /// What there is: tools, and what cannot be offered, in words.
 pub(super) struct Listed {
-    pub(super) tools: Vec<Definition>,
+    pub(super) tools: Vec<(Definition, Support)>,
     pub(super) problems: Vec<String>,
+}
+
+/// Whether a tool of an older server runs as a task (MCP 2025-11-25 §Tasks, Tool-Level
+/// Negotiation). Since 2026-07-28 that is the server's to decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Support {
+    Optional,
+    Required,
+    #[default]
+    #[serde(other)]
+    Forbidden,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +51,7 @@ struct Execution {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TaskSupport {
-    task_support: Option<String>,
+    task_support: Option<Support>,
 }
 
 /// Reads the whole list of tools. One that cannot be read is left out, and the others are not.
@@ -62,7 +74,7 @@ pub(super) async fn list(link: &Arc<Link>, timeout: Duration) -> Result<Listed, 
         return Err(Fault::Garbage(format!("lists more than {TOOLS_MAX} tools")));
     }
     for tool in read.items {
-        match tool_of(&tool) {
+        match tool_of(&tool, link) {
             Ok(tool) => listed.tools.push(tool),
             Err(problem) => listed.problems.push(problem),
         }
@@ -123,19 +135,20 @@ pub(super) fn unread(what: &str, text: &RawValue, error: &serde_json::Error) -> 
     format!("{what} that cannot be read ({error}): {begin}")
 }
 
-fn tool_of(tool: &RawValue) -> Result<Definition, String> {
+fn tool_of(tool: &RawValue, link: &Link) -> Result<(Definition, Support), String> {
     let definition: Definition =
         serde_json::from_str(tool.get()).map_err(|error| unread("a tool", tool, &error))?;
-    // Tasks of 2025-11-25, which such a tool wants, are not spoken.
     let execution: Option<Execution> = serde_json::from_str(tool.get()).ok();
     let support = execution
         .and_then(|tool| tool.execution)
-        .and_then(|execution| execution.task_support);
-    if support.as_deref() == Some("required") {
+        .and_then(|execution| execution.task_support)
+        .filter(|_| !link.is_modern())
+        .unwrap_or_default();
+    if support == Support::Required && !link.makes_tasks() {
         return Err(format!(
-            "tool {} only runs as a task of 2025-11-25, which is not spoken to upstreams",
+            "tool {} only runs as a task, and its server makes none for calls",
             definition.name
         ));
     }
-    Ok(definition)
+    Ok((definition, support))
 }

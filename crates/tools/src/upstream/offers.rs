@@ -48,12 +48,12 @@ impl Offers {
         let offered = offers.entry(source.name().to_owned()).or_default();
         let mut problems = listed.problems;
         let mut now = BTreeSet::new();
-        for definition in listed.tools {
+        for (definition, support) in listed.tools {
             let own = source.config.tools.get(&definition.name);
             if own.is_some_and(|tool| tool.hide) {
                 continue;
             }
-            let tool = match UpstreamTool::new(source, definition) {
+            let tool = match UpstreamTool::new(source, definition, support) {
                 Ok(tool) => tool,
                 Err(problem) => {
                     problems.push(problem);
@@ -71,6 +71,7 @@ impl Offers {
                 continue;
             }
             let text = serde_json::to_string(&spec).unwrap_or_default();
+            let text = format!("{text} {support:?}");
             if offered.get(&name) == Some(&text) {
                 continue;
             }

@@ -8,9 +8,8 @@ use serde_json::value::RawValue;
 
 use super::fault::Fault;
 
-/// A result that is longer is not put into the journal: of a call that may be repeated it is
-/// fetched again if the worker is lost just then.
-pub(super) const KEPT_BYTES_MAX: usize = 256 * 1024;
+/// What a result is wrapped in, in the journal (bytes).
+const WRAPPING: usize = 64;
 
 /// The end of a call, or what is needed to go on with it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,14 +30,18 @@ pub(super) enum Outcome {
         /// Its connection is held, and waits for the answer.
         held: bool,
     },
-    /// The server answered with a task of its own (SEP-2663).
+    /// The server answered with a task of its own (SEP-2663, or as of 2025-11-25).
     Task {
         id: String,
         #[serde(default)]
         poll_ms: Option<u64>,
+        #[serde(default)]
+        legacy: bool,
     },
     /// The server's task ended with an error.
     Failed(ErrorObject),
+    /// The server does not know its task any more, and why.
+    Gone(String),
 }
 
 #[derive(Deserialize)]
@@ -49,9 +52,33 @@ struct Wire {
     request_state: Option<String>,
     task_id: Option<String>,
     poll_interval_ms: Option<u64>,
+    task: Option<LegacyTask>,
+}
+
+/// `CreateTaskResult` (MCP 2025-11-25 §Tasks).
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LegacyTask {
+    task_id: String,
+    poll_interval: Option<u64>,
 }
 
 impl Outcome {
+    /// Reads the result of `tools/call` where a task of 2025-11-25 was asked for.
+    pub(super) fn read_legacy_task(result: Box<RawValue>) -> Result<Self, Fault> {
+        match serde_json::from_str::<Wire>(result.get()) {
+            Ok(Wire {
+                task: Some(task), ..
+            }) => Ok(Self::Task {
+                id: task.task_id,
+                poll_ms: task.poll_interval,
+                legacy: true,
+            }),
+            // It went without one.
+            _ => Self::read(result),
+        }
+    }
+
     /// Reads the result of `tools/call`.
     pub(super) fn read(result: Box<RawValue>) -> Result<Self, Fault> {
         let wire: Wire = serde_json::from_str(result.get())
@@ -73,6 +100,7 @@ impl Outcome {
                 Some(id) => Ok(Self::Task {
                     id,
                     poll_ms: wire.poll_interval_ms,
+                    legacy: false,
                 }),
                 None => Err(Fault::Garbage("a task without a taskId".to_owned())),
             },
@@ -80,10 +108,10 @@ impl Outcome {
         }
     }
 
-    /// What goes into the journal, and what does not fit there.
-    pub(super) fn split(self) -> (Self, Option<Box<RawValue>>) {
+    /// What goes into the journal, which takes so many bytes, and what does not fit there.
+    pub(super) fn split(self, bytes_max: usize) -> (Self, Option<Box<RawValue>>) {
         match self {
-            Self::Result(result) if result.get().len() > KEPT_BYTES_MAX => {
+            Self::Result(result) if result.get().len() + WRAPPING > bytes_max => {
                 (Self::Long, Some(result))
             }
             outcome => (outcome, None),
@@ -125,18 +153,16 @@ mod tests {
 
     #[test]
     fn the_journal_gives_back_what_it_was_given() {
-        let (kept, rest) = read(r#"{"content":[],"x":1.50}"#).unwrap().split();
+        let max = 1024;
+        let (kept, rest) = read(r#"{"content":[],"x":1.50}"#).unwrap().split(max);
         assert!(rest.is_none());
         let text = serde_json::to_string(&kept).unwrap();
         let Outcome::Result(raw) = serde_json::from_str(&text).unwrap() else {
             panic!("{text}");
         };
         assert_eq!(raw.get(), r#"{"content":[],"x":1.50}"#);
-        let long = format!(
-            "{{\"content\":[],\"x\":\"{}\"}}",
-            "x".repeat(KEPT_BYTES_MAX)
-        );
-        let (kept, rest) = read(&long).unwrap().split();
+        let long = format!("{{\"content\":[],\"x\":\"{}\"}}", "x".repeat(max));
+        let (kept, rest) = read(&long).unwrap().split(max);
         assert!(matches!(kept, Outcome::Long) && rest.unwrap().get().len() == long.len());
     }
 }

@@ -78,6 +78,7 @@ impl UpstreamProvider {
                 Outcome::Task { .. }
                 | Outcome::Asks { .. }
                 | Outcome::Failed(_)
+                | Outcome::Gone(_)
                 | Outcome::Long => {
                     let what = Fault::Garbage(format!("a task for {}", asked.method));
                     return Err(self.fault(what));
@@ -118,11 +119,16 @@ impl UpstreamProvider {
                     }
                 }
             };
-            answer.await.map_err(|fault| self.fault(fault))
+            let answered = answer.await;
+            self.source.asked(Some(answered.as_ref().map(drop)));
+            answered.map_err(|fault| self.fault(fault))
         };
         tokio::select! {
             outcome = asking => outcome,
-            () = stop.cancelled() => Err(stopped(&stop).await),
+            () = stop.cancelled() => {
+                self.source.asked(None);
+                Err(stopped(&stop).await)
+            }
         }
     }
 

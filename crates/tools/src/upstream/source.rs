@@ -17,6 +17,7 @@ use super::http::Http;
 use super::link::{Link, Transport};
 use super::links::Links;
 use super::list::list;
+use super::observer::{Observer, outcome};
 use super::offers::Offers;
 use super::provide::Provided;
 use super::{listen, pipe};
@@ -36,6 +37,7 @@ pub(super) struct Source {
     pub(super) config: UpstreamConfig,
     pub(super) adjust: Adjust,
     pub(super) holding: Holding,
+    pub(super) observer: Arc<dyn Observer>,
     http: Option<Arc<Http>>,
     /// The program that supervises its process; the worker's own if not said.
     supervisor: Option<PathBuf>,
@@ -64,6 +66,7 @@ impl Source {
         config: UpstreamConfig,
         adjust: Adjust,
         supervisor: Option<PathBuf>,
+        observer: Arc<dyn Observer>,
     ) -> Result<Self, String> {
         let http = match &config.url {
             Some(_) => Some(Arc::new(Http::new(&config, config.timeout)?)),
@@ -73,6 +76,7 @@ impl Source {
             config,
             adjust,
             holding: Holding::default(),
+            observer,
             http,
             supervisor,
             link: watch::Sender::new(None),
@@ -98,6 +102,16 @@ impl Source {
         if wanted.iter().any(|wanted| uri.starts_with(wanted.as_str())) {
             tools.resource_updated(Links(&self.config.uri_prefix).here(uri));
         }
+    }
+
+    /// Counts how a request has ended; `None`: it was told to stop.
+    pub(super) fn asked(&self, ended: Option<Result<(), &Fault>>) {
+        let outcome = match ended {
+            Some(Ok(())) => "answered",
+            Some(Err(fault)) => outcome(fault),
+            None => "stopped",
+        };
+        self.observer.asked(self.name(), outcome);
     }
 
     fn floor(self: &Arc<Self>, tools: &ToolSet) -> Floor {
@@ -288,6 +302,7 @@ impl Source {
                 // Its successor says what there is.
                 Ok(_) if self.retired.is_cancelled() => std::future::pending().await,
                 Ok(listed) => {
+                    self.observer.listed(self.name(), true);
                     let problems = offers.replace(self, listed, tools);
                     for problem in &problems {
                         tracing::warn!(
@@ -306,10 +321,14 @@ impl Source {
                     tell(self.name(), Ok(()));
                 }
                 // What is known is offered on: calls say what is wrong.
-                Err(fault) if link.floor.is_quiet() => return fault.text(),
+                Err(fault) if link.floor.is_quiet() => {
+                    self.observer.listed(self.name(), false);
+                    return fault.text();
+                }
                 // Busy with a call, perhaps, as many are that do one thing at a time. It is not
                 // to be ended for that.
                 Err(fault) => {
+                    self.observer.listed(self.name(), false);
                     tell(self.name(), Err(fault.text()));
                     wait = wait.min(RETRY.1);
                 }

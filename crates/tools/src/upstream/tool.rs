@@ -9,7 +9,9 @@ use worker::{Arguments, CallToolResult, Context, Definition, Tool, ToolError, To
 use super::call::Call;
 use super::config::Effects;
 use super::fault::Fault;
+use super::link::{Link, Transport};
 use super::links::Links;
+use super::list::Support;
 use super::message;
 use super::outcome::Outcome;
 use super::promise::Promise;
@@ -21,6 +23,7 @@ pub(super) struct UpstreamTool {
     /// As the server calls it.
     pub(super) name: String,
     pub(super) effects: Effects,
+    support: Support,
     spec: ToolSpec,
     promise: Promise,
     mirrored: Vec<ParamHeader>,
@@ -31,7 +34,11 @@ impl UpstreamTool {
     ///
     /// # Errors
     /// In words, when clients would not accept it.
-    pub(super) fn new(source: &Arc<Source>, mut definition: Definition) -> Result<Self, String> {
+    pub(super) fn new(
+        source: &Arc<Source>,
+        mut definition: Definition,
+        support: Support,
+    ) -> Result<Self, String> {
         let name = definition.name.clone();
         definition.name = format!("{}{name}", source.config.prefix);
         let mirrored = definition.check()?;
@@ -46,10 +53,25 @@ impl UpstreamTool {
             source: Arc::clone(source),
             name,
             effects,
+            support,
             spec,
             promise,
             mirrored,
         })
+    }
+
+    /// How its server is asked to make the call a task of 2025-11-25, if it is: one that must not be
+    /// repeated can then be followed by another worker. A process's tasks end with it.
+    pub(super) fn as_task(&self, link: &Link) -> Option<String> {
+        let fits = match self.support {
+            Support::Required => true,
+            Support::Optional => {
+                self.effects == Effects::Once && matches!(link.transport, Transport::Http(_))
+            }
+            Support::Forbidden => false,
+        };
+        let ttl = self.spec.policy.ttl_needed().as_millis();
+        (fits && link.makes_tasks()).then(|| format!("{{\"ttl\":{ttl}}}"))
     }
 
     /// Why its results are not checked against the schema that it promises.
@@ -156,7 +178,8 @@ impl Tool for UpstreamTool {
             | Outcome::Result(_)
             | Outcome::Long
             | Outcome::Needs { .. }
-            | Outcome::Failed(_) => Ok(()),
+            | Outcome::Failed(_)
+            | Outcome::Gone(_) => Ok(()),
         }
     }
 }

@@ -278,3 +278,62 @@ async fn a_result_that_is_not_as_promised_is_told() {
         }
     }
 }
+
+/// Ten thousand tools are a mistake; ten thousand resources are cut, and their tools are offered.
+#[tokio::test]
+async fn lists_that_are_too_long_are_told_or_cut() {
+    let many: Vec<Value> = (0..10_000)
+        .map(|n| tool(&format!("t{n}"), json!({})))
+        .collect();
+    let server = legacy(json!(many), done).await;
+    let world = World::start(vec![config(&server.url)]);
+    world
+        .until(|_, told| matches!(told, Some(Err(why)) if why.contains("more than 1000 tools")))
+        .await;
+    assert!(world.tools.is_empty());
+
+    let script = |seen: &Seen| {
+        let resources: Vec<Value> = (0..10_000)
+            .map(|n| json!({ "uri": format!("n://{n}"), "name": "n" }))
+            .collect();
+        Reply::json(seen.result(match seen.method() {
+            "server/discover" => json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": { "tools": {}, "resources": {}, "prompts": {} }, "ttlMs": 0, "cacheScope": "private" }),
+            "tools/list" => json!({ "tools": [tool("t", json!({}))] }),
+            "resources/list" => json!({ "resources": resources }),
+            "resources/templates/list" => json!({ "resourceTemplates": [] }),
+            "prompts/list" => json!({ "prompts": [] }),
+            _ => return Reply::status(405),
+        }))
+    };
+    let server = Server::start(script).await;
+    let world = World::of(&server.url).await;
+    let up = world.tools.provider("up").unwrap().spec();
+    assert_eq!(up.resources.unwrap().list.len(), 2000);
+    assert_eq!(world.names(), ["up_t"]);
+}
+
+/// What is wrong with other lists costs no tool.
+#[tokio::test]
+async fn resources_that_cannot_be_listed_cost_no_tool() {
+    for broken in [
+        json!({ "resources": "none" }),
+        json!({}),
+        json!({ "resources": [], "nextCursor": "again" }),
+        json!({ "resources": [], "nextCursor": 7 }),
+    ] {
+        let server = Server::start(move |seen: &Seen| {
+            Reply::json(seen.result(match seen.method() {
+                "server/discover" => json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                    "capabilities": { "tools": {}, "resources": {} }, "ttlMs": 0, "cacheScope": "private" }),
+                "tools/list" => json!({ "tools": [tool("t", json!({}))] }),
+                "resources/list" => broken.clone(),
+                _ => return Reply::status(405),
+            }))
+        })
+        .await;
+        let world = World::of(&server.url).await;
+        assert_eq!(world.names(), ["up_t"]);
+        assert!(!world.tools.contains_provider("up"));
+    }
+}

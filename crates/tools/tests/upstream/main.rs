@@ -5,6 +5,8 @@ extern crate mcp_tasks_tools as tools;
 
 mod bad;
 mod calls;
+mod credentials;
+mod legacy_tasks;
 mod modern;
 mod provided;
 mod questions;

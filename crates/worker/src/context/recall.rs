@@ -1,4 +1,5 @@
-//! What earlier runs have finished, for tools whose way only a program knows that they run.
+//! The journal itself: what earlier runs have finished, for tools whose way only a program knows
+//! that they run, and how much it takes.
 
 use serde_json::Value;
 use store::JournalKind;
@@ -31,6 +32,13 @@ pub enum Recalled {
 }
 
 impl Context {
+    /// How long the output of a step may be, in bytes of JSON (`worker.step_bytes_max`): one that is
+    /// longer is not kept, and its task fails.
+    #[must_use]
+    pub fn output_bytes_max(&self) -> usize {
+        self.about.limits.step_bytes_max
+    }
+
     /// Takes all that earlier runs have finished, in its order, instead of coming to each step and
     /// question of it by name. What follows is new, but for [`Recalled::Begun`], to which the tool
     /// must come before anything else.
