@@ -73,6 +73,22 @@ async def main() -> None:
         assert len(asked) == 2, f"the question was asked {len(asked) - 1} times"
         assert (await task.status()).status == "completed"
 
+        step("resources, prompts and completions")
+        assert "Static text" in {one.name for one in await client.list_resources()}
+        assert "Template" in {one.name for one in await client.list_resource_templates()}
+        assert "test_simple_prompt" in {one.name for one in await client.list_prompts()}
+        assert (await client.read_resource("test://static-text"))[0].text
+        assert (await client.read_resource("test://static-binary"))[0].blob
+        assert "Data of 42" in (await client.read_resource("test://template/42/data"))[0].text
+        try:
+            await client.read_resource("test://none")
+        except MCPError as error:
+            assert error.code == -32602, error
+        else:
+            raise AssertionError("an unknown resource was read")
+        prompt = await client.get_prompt("test_prompt_with_arguments", {"arg1": "x", "arg2": "y"})
+        assert "arg1='x', arg2='y'" in prompt.messages[0].content.text, prompt
+
         step("cancel")
         long = await start(client, "slow_compute", {"seconds": 60})
         await long.cancel()
