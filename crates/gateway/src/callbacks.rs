@@ -4,6 +4,8 @@
 //! and who shows none learns nothing, not even whether there is such a task. What is kept, and
 //! whether it comes in time, is one transaction's to say, so any replica answers and one call wins.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
@@ -15,7 +17,7 @@ use protocol::progress::Progress;
 use queue::Lane;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use store::{Called, Received};
+use store::{Called, Pace, Progressed, Received};
 
 use crate::Shared;
 use crate::door::is_json;
@@ -24,6 +26,8 @@ use crate::reply::Body;
 
 /// Of what a service says of its progress.
 const MESSAGE_BYTES_MAX: usize = 1024;
+/// What clients see changes no more often for that.
+const EARLY: Duration = Duration::from_millis(250);
 
 /// Who may call, and how much may be said.
 #[derive(Clone, Debug, Default)]
@@ -241,15 +245,30 @@ async fn told(shared: &Shared, called: Called<'_>, progress: &Progress) -> Resul
         (None, None) => progress.progress.to_string(),
     };
     let message = cut(&message);
-    let telling = async { Ok(shared.store.progress_callback(called, message).await?) };
-    let told = shared.in_time(telling).await.map_err(|e| away(&e))?;
-    let Some(news) = told else {
-        return Err(Said::gone());
+    let telling = async {
+        let store = &shared.store;
+        match store
+            .progress_callback(called, message, Pace::Spare)
+            .await?
+        {
+            // Whoever says much is slowed down, and loses no word.
+            Progressed::Early => {
+                tokio::time::sleep(EARLY).await;
+                Ok(store
+                    .progress_callback(called, message, Pace::Insist)
+                    .await?)
+            }
+            told => Ok(told),
+        }
     };
+    let told = shared.in_time(telling).await.map_err(|e| away(&e))?;
+    if told == Progressed::Gone {
+        return Err(Said::gone());
+    }
     if let Ok(json) = serde_json::to_vec(progress) {
         shared.queue.progress(called.id, &json).await;
     }
-    if news {
+    if told == Progressed::News {
         shared.queue.wake(called.id).await;
     }
     Ok(Said::well(Outcome::Progress, StatusCode::ACCEPTED, "told"))

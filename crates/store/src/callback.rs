@@ -18,7 +18,7 @@ use crate::pool::{sql, with_connection};
 use crate::{Error, Store, row};
 
 /// A callback to open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCallback {
     /// Unique among the task's callbacks.
     pub key: String,
@@ -74,7 +74,7 @@ pub struct Wait<'a> {
     pub key: &'a str,
     /// What the service does meanwhile may take effect though the task is stopped.
     pub in_doubt: bool,
-    /// What the task says meanwhile.
+    /// What the task says meanwhile, if nothing was said since the address was made.
     pub message: Option<&'a str>,
 }
 
@@ -100,6 +100,29 @@ pub enum Received {
     /// Another body came before.
     Used,
     /// Nobody waits for it any more.
+    Gone,
+}
+
+/// Whether progress that comes soon after the last change is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// No: four changes a second are enough.
+    Spare,
+    /// Yes: it was waited for.
+    Insist,
+}
+
+/// What came of progress.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progressed {
+    /// There is something new to see.
+    News,
+    /// There is not.
+    NoNews,
+    /// Not written: say it again a quarter of a second later.
+    Early,
+    /// Nobody waits for this any more.
     Gone,
 }
 
@@ -287,8 +310,7 @@ impl Store {
         })
     }
 
-    /// Says how a service's work goes, while its result is awaited. `None`: nobody waits for it (any
-    /// more); else whether there is anything new to see.
+    /// Says how a service's work goes, while its result is awaited.
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
@@ -296,8 +318,9 @@ impl Store {
         &self,
         called: Called<'_>,
         message: &str,
-    ) -> Result<Option<bool>, Error> {
-        let message = text(message);
+        pace: Pace,
+    ) -> Result<Progressed, Error> {
+        let (message, insists) = (text(message), pace == Pace::Insist);
         with_connection!(self, "progress_callback", |connection| {
             let statement = connection.prepare_cached(sql!("progress_callback")).await?;
             let row = connection
@@ -308,10 +331,16 @@ impl Store {
                         &called.key,
                         &message,
                         &called.expires_ms,
+                        &insists,
                     ],
                 )
                 .await?;
-            Ok(row.map(|row| row.get("told")))
+            Ok(match row {
+                None => Progressed::Gone,
+                Some(row) if row.get("early") => Progressed::Early,
+                Some(row) if row.get("told") => Progressed::News,
+                Some(_) => Progressed::NoNews,
+            })
         })
     }
 

@@ -73,7 +73,9 @@ use protocol::TaskId;
 
 pub use alerts::{Alert, AlertRules, Delivery, DeliveryState, Reminder, SendPause, Unfetched};
 pub use broken::Broken;
-pub use callback::{Awaited, CallbackShown, Called, NewCallback, Open, Opened, Received, Wait};
+pub use callback::{
+    Awaited, CallbackShown, Called, NewCallback, Open, Opened, Pace, Progressed, Received, Wait,
+};
 pub use cancel::{Cancel, Settled};
 pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;

@@ -150,6 +150,14 @@ impl Tool for Service {
         if let Some(pause) = pause {
             context.retry_after(pause);
         }
+        let ended = match (ended, &address) {
+            // It has called back all the same.
+            (Err(error), Some(address)) => match context.received(address).await? {
+                Some(outcome) => return self.reported(outcome),
+                None => Err(error),
+            },
+            (ended, _) => ended,
+        };
         match (ended?, address) {
             (Ended::Answered(answered), _) => self.result(&answered),
             (Ended::Accepted, Some(address)) => {

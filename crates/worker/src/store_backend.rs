@@ -234,6 +234,10 @@ impl Backend for StoreBackend {
         if !matches!(awaited, Ok(Awaited::Waiting)) {
             self.job.parks(false);
         }
+        if matches!(awaited, Ok(Awaited::Received(_))) {
+            // That it came has closed the step that asked for it.
+            *lock(&self.open) = None;
+        }
         awaited.map_err(Unreachable)
     }
 

@@ -16,6 +16,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::support::{SOON, System, over_own_postgres_with, set, text};
@@ -38,6 +39,8 @@ struct Service {
     url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
     status: Arc<Mutex<Option<u16>>>,
+    /// Connections that are not answered are closed by it.
+    closing: Arc<Notify>,
     _running: JoinSet<()>,
 }
 
@@ -47,18 +50,21 @@ impl Service {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let status = Arc::new(Mutex::new(Some(202)));
-        let (all, how) = (Arc::clone(&seen), Arc::clone(&status));
+        let closing = Arc::new(Notify::new());
+        let (all, how, close) = (Arc::clone(&seen), Arc::clone(&status), Arc::clone(&closing));
         let mut running = JoinSet::new();
         running.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(answer(stream, Arc::clone(&all), Arc::clone(&how)));
+                let close = Arc::clone(&close);
+                connections.spawn(answer(stream, Arc::clone(&all), Arc::clone(&how), close));
             }
         });
         Self {
             url,
             seen,
             status,
+            closing,
             _running: running,
         }
     }
@@ -79,7 +85,12 @@ impl Service {
     }
 }
 
-async fn answer(mut stream: TcpStream, all: Arc<Mutex<Vec<Seen>>>, how: Arc<Mutex<Option<u16>>>) {
+async fn answer(
+    mut stream: TcpStream,
+    all: Arc<Mutex<Vec<Seen>>>,
+    how: Arc<Mutex<Option<u16>>>,
+    closing: Arc<Notify>,
+) {
     let mut bytes = Vec::new();
     loop {
         let mut more = [0; 4096];
@@ -108,8 +119,11 @@ async fn answer(mut stream: TcpStream, all: Arc<Mutex<Vec<Seen>>>, how: Arc<Mute
         });
         let status = *how.lock().unwrap();
         let Some(status) = status else {
-            // Until it goes.
-            let _ = stream.read(&mut more).await;
+            // Until one of both goes.
+            tokio::select! {
+                _ = stream.read(&mut more) => {}
+                () = closing.notified() => {}
+            }
             return;
         };
         let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
@@ -449,6 +463,20 @@ async fn a_worker_killed_in_its_request_loses_nothing() {
     let task = alice.wait_end(&id, SOON).await.unwrap();
     assert_eq!(text(&task["result"]), "b", "{task}");
     assert_eq!(service.seen().len(), 3, "nobody asked again");
+
+    // It has called back, and its answer never comes.
+    let id = alice.start("once", json!({})).await.unwrap();
+    let seen = service.request(3).await;
+    assert_eq!(
+        post(&at(&system.cluster, 0, &seen.url), "{\"text\":\"c\"}")
+            .await
+            .0,
+        200
+    );
+    service.closing.notify_one();
+    let task = alice.wait_end(&id, SOON).await.unwrap();
+    assert_eq!(text(&task["result"]), "c", "{task}");
+    assert_eq!(service.seen().len(), 4);
 }
 
 /// Both servers are killed while a task waits; what is said before and after is kept.

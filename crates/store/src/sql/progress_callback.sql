@@ -1,9 +1,9 @@
--- A service says how its work goes, at the address where its result is awaited. Nothing but what a
--- client reads changes, four times a second at most. No row: the address is not open (any more).
+-- A service says how its work goes, at the address where its result is, or will be, awaited. Nothing but what a
+-- client reads changes, four times a second at most: what comes `early` is not written unless $5 insists.
+-- No row: the address is not open (any more).
 WITH c AS (
-    SELECT t.id, t.phase = 'queued' AND c.waiting_since IS NOT NULL
-        AND t.last_updated_at <= now() - interval '250 milliseconds'
-        AND t.status_message IS DISTINCT FROM $3 AS news
+    SELECT t.id, t.status_message IS DISTINCT FROM $3 AS news,
+        NOT $5::boolean AND t.last_updated_at > now() - interval '250 milliseconds' AS early
     FROM callbacks c JOIN tasks t ON t.id = c.task_id
     WHERE c.task_id = $1 AND c.key = $2 AND (extract(epoch FROM c.expires_at) * 1000)::bigint = $4
       AND c.received_at IS NULL AND c.expires_at > now()
@@ -12,7 +12,7 @@ WITH c AS (
 ), u AS (
     UPDATE tasks SET status_message = $3,
         last_updated_at = greatest(date_trunc('milliseconds', now()), last_updated_at + interval '1 millisecond')
-    FROM c WHERE tasks.id = c.id AND c.news AND tasks.phase = 'queued' AND tasks.stop_requested_at IS NULL
+    FROM c WHERE tasks.id = c.id AND c.news AND NOT c.early AND tasks.phase IN ('queued', 'running') AND tasks.stop_requested_at IS NULL
     RETURNING tasks.id
 )
-SELECT EXISTS (SELECT FROM u) AS told FROM c
+SELECT EXISTS (SELECT FROM u) AS told, news AND early AS early FROM c

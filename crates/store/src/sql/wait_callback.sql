@@ -2,10 +2,10 @@
 -- it is a job that is due when the callback's time is over, so that nothing but the usual look at due
 -- jobs is needed to end the wait. What the service does meanwhile is an open step ($5) unless an undo
 -- ends it or it does no harm: a task that is stopped then says that it may take effect. The TTL grows
--- by the wait, up to the tool's cap. Refused when a stop is requested. Runs under the lock of
+-- by the wait, up to the tool's cap. What was said since the address was made stands. Refused when a stop is requested. Runs under the lock of
 -- lock_running.sql.
 WITH before AS (
-    SELECT t.claimed_at, c.waiting_since IS NULL AS first, c.expires_at AS due
+    SELECT t.claimed_at, c.opened_at, c.waiting_since IS NULL AS first, c.expires_at AS due
     FROM tasks t JOIN callbacks c ON c.task_id = t.id AND c.key = $4
     WHERE t.id = $1 AND t.attempt = $2 AND t.claim_token = $3
 ), t AS (
@@ -17,7 +17,7 @@ WITH before AS (
             THEN greatest(expires_at, least(expires_at + (before.due - now()),
                 created_at + coalesce(ttl_ms_max, 9000000000000) * interval '1 millisecond')) END,
         work_ms_used = work_ms_used + $6,
-        status_message = coalesce($7, status_message),
+        status_message = CASE WHEN last_updated_at > before.opened_at THEN status_message ELSE coalesce($7, status_message) END,
         last_updated_at = greatest(date_trunc('milliseconds', now()), last_updated_at + interval '1 millisecond')
     FROM before
     WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running'

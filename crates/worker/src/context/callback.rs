@@ -48,7 +48,7 @@ impl<'a> Callback<'a> {
 /// An open callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    key: String,
+    new: NewCallback,
     /// Where to POST the result to: the same at every attempt.
     pub url: String,
     /// Until when, ms since 1970.
@@ -105,16 +105,33 @@ impl Context {
         };
         Ok(Address {
             url: callbacks.url(&ticket, &opened.signed_by),
-            key: new.key,
+            new,
             expires_ms: opened.expires_ms,
             wait: callback.wait,
         })
     }
 
+    /// What the service has said already, without waiting: for when the request that told it the
+    /// address seems to have failed.
+    ///
+    /// # Errors
+    /// That Postgres cannot be asked. Pass it on with `?`.
+    pub async fn received(&mut self, address: &Address) -> Result<Option<Outcome>, ToolError> {
+        let opened = self.backend.open_callback(&address.new).await;
+        match opened.map_err(|e| unreachable(&e))? {
+            Open::Open(opened) if opened.received => {
+                let outcome = self.called_back(address, Doubt::Stays, "").await?;
+                Ok(Some(outcome))
+            }
+            Open::Open(_) | Open::Stop => Ok(None),
+        }
+    }
+
     /// What the service says came of its work: the job ends here until it does, and starts again
     /// from the top then. `in_doubt`: what the service does meanwhile may take effect though the
     /// task is stopped, which then fails with reason `step_in_doubt` instead of being cancelled.
-    /// `message` is what the task says while it waits.
+    /// `message` is what the task says while it waits, if nothing was said since the
+    /// address was made.
     ///
     /// # Errors
     /// That the job ended to wait, or that the work shall stop (pass both on with `?`);
@@ -126,7 +143,7 @@ impl Context {
         message: &str,
     ) -> Result<Outcome, ToolError> {
         let wait = Wait {
-            key: &address.key,
+            key: &address.new.key,
             in_doubt: doubt == Doubt::Stays,
             message: (!message.is_empty()).then_some(message),
         };
