@@ -296,3 +296,44 @@ async fn what_postgres_refuses_is_told_and_waited_for() {
         assert_eq!(probe(node, "livez").await.0, 200);
     }
 }
+
+/// Runs `mcp-tasks health` as a container's health check does: its exit code, and what it printed.
+async fn asked(listen: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_mcp-tasks"));
+    command.env_clear().arg("health").args(arguments);
+    command.env("MCP_TASKS__ADMIN__LISTEN", listen);
+    let ended = command.output().await.unwrap();
+    let told = [ended.stdout, ended.stderr].concat();
+    (ended.status.code(), String::from_utf8(told).unwrap())
+}
+
+/// Images have no curl: the binary asks its own kind.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_says_what_the_probes_say() {
+    let (cluster, mut postgres, _redis) = over_own_postgres(1, 1).await;
+    let node = &cluster.gateways[0];
+    until(node, "readyz", |status, _| status == 200).await;
+    let admin = node.admin();
+    let listen = admin.trim_start_matches("http://");
+    let (_, port) = listen.rsplit_once(':').unwrap();
+    let ok = (Some(0), "{\"status\":\"ok\"}\n".to_owned());
+    assert_eq!(asked(listen, &[]).await, ok);
+    // Who listens everywhere is asked here.
+    assert_eq!(asked(&format!("0.0.0.0:{port}"), &["live"]).await, ok);
+    postgres.stop().await.unwrap();
+    until(node, "readyz", |status, _| status == 503).await;
+    let (code, told) = asked(listen, &["ready"]).await;
+    assert!(
+        code == Some(1) && told.contains("postgres is unavailable"),
+        "{told}"
+    );
+    assert_eq!(asked(listen, &["startup"]).await, ok);
+    // Nobody is there; or somebody who says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let (code, told) = asked(&address, &["--timeout", "200ms"]).await;
+    assert!(code == Some(1) && told.contains("admin.listen"), "{told}");
+    drop(silent);
+    let (code, told) = asked(&address, &[]).await;
+    assert!(code == Some(1) && told.contains("admin.listen"), "{told}");
+}
