@@ -9,31 +9,21 @@ def hear():
     message = json.loads(sys.stdin.readline() or '{"type": "stop"}')
     return message if message["type"] != "stop" else sys.exit(1)
 
-def step(key, act):
-    say("step", key=key)
-    reply = hear()  # "go", or "done" by an earlier run
-    if reply["type"] == "go":
-        reply["output"] = act(reply["idempotencyKey"])
-        say("end", key=key, output=reply["output"])
-    return reply["output"]
-
-def ask(key, message, schema):
-    say("ask", key=key, message=message, schema=schema)
-    return hear()["response"]  # unanswered, this run ends here
-
-def publish(key):
-    with open("releases.log", "a") as log:
-        log.write(f"{version} {key}\n")
-    return f"https://example.com/{version}"
-
 start = hear()
 version, built = start["arguments"]["version"], start["checkpoint"] or []
 for part in [part for part in ["server", "client", "docs"] if part not in built]:
     say("progress", message=f"building the {part}", progress=len(built), total=3)
     say("checkpoint", value=built.append(part) or built)
-wanted = {"type": "object", "properties": {"publish": {"type": "boolean"}}, "required": ["publish"]}
-answer = ask("publish", f"Publish {version}?", wanted)
-if answer["action"] == "accept" and answer["content"]["publish"]:
-    say("result", text="published " + step("publish", publish))
-else:
-    say("result", text="not published")
+form = {"type": "object", "properties": {"publish": {"type": "boolean"}}, "required": ["publish"]}
+say("ask", key="publish", message=f"Publish {version}?", schema=form)
+answer = hear()["response"]  # unanswered, this run ends here, and the next one begins at the top
+if answer["action"] != "accept" or not answer["content"]["publish"]:
+    sys.exit(say("result", text="not published"))
+say("step", key="publish")
+reply = hear()  # "go", or "done" by an earlier run
+if reply["type"] == "go":
+    with open("releases.log", "a") as log:
+        log.write(f"{version} {reply['idempotencyKey']}\n")
+    say("end", key="publish", output=f"https://example.com/{version}")
+url = reply["output"] if reply["type"] == "done" else f"https://example.com/{version}"
+say("result", text=f"published {url}")

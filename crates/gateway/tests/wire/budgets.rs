@@ -72,6 +72,26 @@ async fn what_was_given_up_can_be_fetched_by_its_key_for_a_grace() {
     assert_eq!(world.count(grace).await, 1);
 }
 
+/// The job begins with the call, and goes on when its call becomes a task: never once more.
+#[tokio::test]
+async fn the_handle_is_that_of_the_job_that_runs() {
+    let mut config = config();
+    config.inline_budget = 5 * SECOND;
+    let world = World::with(config).await;
+    let alice = world.client("alice");
+    let (answer, claim) = tokio::join!(call(&alice, "call").send(), world.claim("call"));
+    let handle = answer.unwrap().into_result().unwrap();
+    assert_eq!(handle["resultType"], "task");
+    assert!(!claim.handed_out, "it ran while its call was held");
+    let id = handle["taskId"].as_str().unwrap();
+    assert_eq!(id, claim.id().to_string());
+    world.complete(&claim, &text("once")).await;
+    let task = alice.get(id).await.unwrap();
+    assert_eq!(task["result"]["content"][0]["text"], "once", "{task}");
+    let attempts = "SELECT sum(attempt) FROM tasks";
+    assert_eq!(world.count(attempts).await, 1);
+}
+
 #[tokio::test]
 async fn no_budget_is_above_the_ceiling() {
     let mut config = config();

@@ -28,6 +28,9 @@ impl Folder {
         let folder = Self::new();
         let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
         for entry in std::fs::read_dir(from).unwrap().flatten() {
+            if entry.path().is_dir() {
+                continue;
+            }
             std::fs::copy(entry.path(), folder.0.path().join(entry.file_name())).unwrap();
         }
         folder
@@ -354,14 +357,14 @@ fn a_file_can_be_looked_at_before_it_is_served() {
 
     folder.write(
         "bad.toml",
-        "[defaults]\nqueue = \"a\"\n[[command]]\nname = 3\n",
+        "[defaults]\nwork = \"a\"\n[[command]]\nname = 3\n",
     );
     let bad = folder.path("bad.toml").display().to_string();
     let checked = run(&["check", &bad]);
     let said = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(!checked.status.success());
     for place in [
-        "2: defaults.queue: ",
+        "2: defaults.work: ",
         "3: command[0]: program: ",
         "4: command[0]: name: ",
     ] {
@@ -376,7 +379,7 @@ fn a_file_can_be_looked_at_before_it_is_served() {
             .unwrap();
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(
-            !refused.status.success() && said.contains("defaults.queue"),
+            !refused.status.success() && said.contains("defaults.work"),
             "{said}"
         );
     }

@@ -33,7 +33,7 @@ pub async fn the_example_file_is_good() {
     for script in ["release.py", "empty_folder.sh"] {
         let text = std::fs::read_to_string(examples().path(script)).unwrap();
         assert!(
-            text.lines().count() <= 45,
+            text.lines().count() <= 30,
             "{script} is to be read at a glance"
         );
     }
