@@ -7,6 +7,7 @@ mod headers;
 mod idempotency;
 mod input;
 mod jsonrpc;
+mod legacy;
 mod meta;
 mod oracle;
 mod subscriptions;
