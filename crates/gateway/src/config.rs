@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pace::Pacing;
-use crate::{auth, request_state};
+use crate::{auth, request_state, tls};
 
 /// Clients and proxies give up on an answer that takes longer.
 const PACE_MAX: Duration = Duration::from_secs(60);
@@ -101,17 +101,19 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub catalogue_refresh: Duration,
-    /// `ttlMs` of `server/discover` and `tools/list`: how long clients may cache them.
+    /// `ttlMs` of `server/discover` and of all lists: how long clients may cache them.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub list_ttl: Duration,
-    /// Tools on one page of `tools/list`.
+    /// Tools on one page of `tools/list`; resources, templates or prompts on one of theirs.
     pub list_page: usize,
     /// Whether clients of MCP 2025-11-25 and 2025-06-18 are served, without sessions (see
     /// `docs/legacy-clients.md`). If not, they are told which revision is.
     pub legacy_clients: bool,
     /// What `server/discover` (and `initialize`) tells models; empty: how to wait for tasks.
     pub instructions: String,
+    /// Encryption at the door.
+    pub tls: tls::Config,
     /// Size and time limits.
     pub limits: Limits,
     /// After SIGTERM: for how long new connections are still accepted while load balancers
@@ -147,13 +149,27 @@ pub struct Limits {
     /// `requests_max`) calls become tasks at once; beyond it calls that can't become tasks are
     /// answered 429.
     pub held_calls_max: usize,
+    /// The same, of one principal.
+    pub held_calls_of_principal_max: usize,
+    /// Requests of one principal, per second, at length; more are answered 429. Reads of tasks are
+    /// refused last: they may overdraw it by the burst. Each gateway counts for itself. 0: any number.
+    pub requests_of_principal_per_second: u32,
+    /// Requests that one principal may send at once after a rest.
+    pub requests_of_principal_burst: u32,
+    /// Tasks of one principal that are not over, on all gateways; calls that would make more are
+    /// answered 429. Kept about, not exactly, when many calls come at once. 0: any number.
+    pub live_tasks_of_principal_max: usize,
+    /// The same, of all principals of one tenant.
+    pub live_tasks_of_tenant_max: usize,
     /// Early polls held at a time; more are answered at once.
     pub held_polls_max: usize,
     /// The same, of one principal; more are answered 429.
     pub held_polls_of_principal_max: usize,
     /// Open `subscriptions/listen` streams, and `tasks/result` that waits; more are answered 429.
     pub listens_max: usize,
-    /// Tasks of one `subscriptions/listen`.
+    /// The same, of one principal.
+    pub listens_of_principal_max: usize,
+    /// Tasks of one `subscriptions/listen`, and resources of one.
     pub listen_ids_max: usize,
     /// How long the headers of a request may take, and how long a connection may be idle.
     #[serde(with = "humantime_serde")]
@@ -193,6 +209,7 @@ impl Default for Config {
             list_page: 100,
             legacy_clients: true,
             instructions: String::new(),
+            tls: tls::Config::default(),
             limits: Limits::default(),
             drain_delay: Duration::from_secs(5),
             drain_deadline: Duration::from_secs(10),
@@ -213,7 +230,13 @@ impl Default for Limits {
             held_calls_max: 2_000,
             held_polls_max: 2_000,
             held_polls_of_principal_max: 200,
+            held_calls_of_principal_max: 500,
+            requests_of_principal_per_second: 1_000,
+            requests_of_principal_burst: 2_000,
+            live_tasks_of_principal_max: 10_000,
+            live_tasks_of_tenant_max: 100_000,
             listens_max: 2_000,
+            listens_of_principal_max: 200,
             listen_ids_max: 100,
             header_read_timeout: Duration::from_secs(30),
             body_read_timeout: Duration::from_secs(30),
@@ -243,6 +266,7 @@ impl Config {
             }
         }
         self.check_times(&mut problems);
+        self.tls.validate(&mut problems);
         self.limits.validate(&mut problems);
         problems
     }
@@ -316,7 +340,13 @@ impl Limits {
                 self.held_polls_of_principal_max,
                 1,
             ),
+            (
+                "held_calls_of_principal_max",
+                self.held_calls_of_principal_max,
+                1,
+            ),
             ("listens_max", self.listens_max, 1),
+            ("listens_of_principal_max", self.listens_of_principal_max, 1),
             ("listen_ids_max", self.listen_ids_max, 1),
         ] {
             if value < min {
@@ -324,6 +354,11 @@ impl Limits {
                     "gateway.limits.{name}: {value} must be at least {min}"
                 ));
             }
+        }
+        if self.requests_of_principal_burst == 0 {
+            problems.push(
+                "gateway.limits.requests_of_principal_burst: 0 must be at least 1".to_owned(),
+            );
         }
         if self.depth_max > 128 {
             problems.push(format!(

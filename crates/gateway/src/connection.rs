@@ -13,7 +13,6 @@ use std::task::{Context, Poll, ready};
 
 use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::deliveries::{Deliveries, Mark};
@@ -77,19 +76,19 @@ impl Connection {
     }
 }
 
-/// The socket of a connection.
-pub(crate) struct Socket {
-    stream: TcpStream,
+/// The socket of a connection, encrypted or not.
+pub(crate) struct Socket<S> {
+    stream: S,
     connection: Arc<Connection>,
 }
 
-impl Socket {
-    pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
+impl<S> Socket<S> {
+    pub(crate) fn new(stream: S, connection: Arc<Connection>) -> Self {
         Self { stream, connection }
     }
 }
 
-impl AsyncRead for Socket {
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -99,7 +98,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 
@@ -25,6 +25,8 @@ pub(crate) struct Door {
     path: String,
     /// Bound to loopback: the loopback names count as ours, under any port.
     loopback: bool,
+    /// Of our own address.
+    scheme: &'static str,
     /// Lower case; listed beside our own.
     hosts: Vec<String>,
     /// Lower case.
@@ -43,6 +45,10 @@ impl Door {
             auth,
             path: config.path.clone(),
             loopback: address.ip().is_loopback(),
+            scheme: match config.tls.certificate_file {
+                None => "http://",
+                Some(_) => "https://",
+            },
             hosts: lower(&config.allowed_hosts),
             origins: lower(&config.allowed_origins),
             body_bytes_max: config.limits.body_bytes_max,
@@ -56,6 +62,19 @@ impl Door {
         let reads = matches!(head.method, Method::GET | Method::HEAD);
         let document = || self.auth.document(head.uri.path());
         reads.then(document).flatten()
+    }
+
+    /// Whether the path is that of a public document.
+    pub(crate) fn is_document(&self, head: &Parts) -> bool {
+        self.auth.document(head.uri.path()).is_some()
+    }
+
+    /// The page that sends a request to the endpoint, if there is one and it may.
+    pub(crate) fn page(&self, head: &Parts) -> Option<HeaderValue> {
+        let mut origins = head.headers.get_all(ORIGIN).iter();
+        let origin = origins.next().filter(|_| head.uri.path() == self.path)?;
+        let allowed = self.check_origin(&head.headers, host(head).as_deref());
+        (allowed.is_ok() && origins.next().is_none()).then(|| origin.clone())
     }
 
     /// Judges the head of a request; who sends it is judged next.
@@ -161,7 +180,7 @@ impl Door {
                 .to_ascii_lowercase();
             let same = self.loopback
                 && origin
-                    .strip_prefix("http://")
+                    .strip_prefix(self.scheme)
                     .and_then(loopback_port)
                     .is_some_and(|port| host.and_then(loopback_port) == Some(port));
             if !same && !self.origins.contains(&origin) {

@@ -16,10 +16,12 @@ use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
 use crate::Shared;
+use crate::admission::Asks;
 use crate::auth::{Proven, Scopes};
 use crate::callbacks;
 use crate::caller::Caller;
 use crate::connection::Connection;
+use crate::cors::Page;
 use crate::door;
 use crate::error::Error;
 use crate::legacy;
@@ -172,10 +174,15 @@ pub(crate) async fn handle(
 ) -> Response<Body> {
     let version = request.version();
     let (head, body) = request.into_parts();
+    let page = Page::of(&shared.door, &head);
+    if let Some(preflight) = page.preflight(&shared.door, &head) {
+        return preflight;
+    }
     let mut response = match head.uri.path().strip_prefix(protocol::callback::PATH) {
         Some(token) => callbacks::handle(&shared, &head, token, body).await,
         None => answer(&shared, head, body).await.into_response(connection),
     };
+    page.show(&mut response);
     if shared.leaving.is_cancelled() && version <= Version::HTTP_11 {
         // The client's next request belongs on another replica.
         let close = http::HeaderValue::from_static("close");
@@ -194,7 +201,12 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
         return Answer::Document(document);
     }
     let entered = async {
-        let proven = match shared.door.admit(&head).await {
+        let admitted = shared.door.admit(&head).await.and_then(|proven| {
+            let asks = asks(&head.headers);
+            shared.admission.request(&proven.principal, asks)?;
+            Ok(proven)
+        });
+        let proven = match admitted {
             Ok(proven) => proven,
             Err(error) => {
                 shared.door.discard(&head, body).await;
@@ -228,6 +240,15 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
             };
             Answer::Whole(finish(shared, id.as_ref(), Err(error), &mut meter))
         }
+    }
+}
+
+/// What a request is for, before its body is read. The header may lie; then the request ends where
+/// it is compared with the body.
+fn asks(headers: &HeaderMap) -> Asks {
+    match one(headers, headers::METHOD) {
+        Ok(Some("tasks/get")) => Asks::Read,
+        _ => Asks::Other,
     }
 }
 

@@ -111,6 +111,11 @@ pub(crate) enum Error {
     Legacy(Box<Error>),
     /// More than this process takes on.
     Overloaded { what: &'static str },
+    /// More than this principal may take.
+    Limited {
+        what: &'static str,
+        retry_after: Duration,
+    },
     /// The process ends before the answer is there.
     Leaving,
     /// Postgres could not be asked.
@@ -398,6 +403,24 @@ impl Error {
                 ),
             )
             .retry(1),
+            Self::Limited { what, retry_after } => {
+                let seconds = retry_after.as_secs_f64().ceil();
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it is between a second and an hour"
+                )]
+                let seconds = seconds.clamp(1.0, 3600.0) as u64;
+                Row::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "limited",
+                    ErrorObject::rate_limited(
+                        format!("you have as many {what} as you may; try again later"),
+                        seconds,
+                    ),
+                )
+                .retry(seconds)
+            }
             Self::Leaving => Row::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "leaving",

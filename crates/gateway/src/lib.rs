@@ -8,6 +8,7 @@
 //! that another replica would miss. `tasks/get` never touches Redis, and no answer is different
 //! because Redis is away: only later.
 
+mod admission;
 mod arguments;
 pub mod auth;
 mod callbacks;
@@ -15,6 +16,7 @@ mod caller;
 mod catalog;
 pub mod config;
 mod connection;
+mod cors;
 mod deliveries;
 mod door;
 mod endpoint;
@@ -36,6 +38,7 @@ mod request_state;
 mod serve;
 mod stream;
 mod sync;
+pub mod tls;
 mod trace;
 mod view;
 mod waiters;
@@ -58,6 +61,7 @@ use tokio_util::task::TaskTracker;
 
 pub use config::Config;
 
+use crate::admission::Admission;
 use crate::callbacks::Callbacks;
 use crate::catalog::Catalog;
 use crate::deliveries::Deliveries;
@@ -66,6 +70,7 @@ use crate::load::Queues;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::request_state::Keys;
+use crate::tls::Tls;
 use crate::waiters::{Left, Waiters};
 use crate::wanted::Wanted;
 
@@ -163,6 +168,8 @@ impl Gateway {
         let authenticator =
             auth::Authenticator::new(&self.auth, &self.config.path, metrics.clone())
                 .map_err(Error::Config)?;
+        let tls = Tls::new(&self.config.tls);
+        let tls = tls.map_err(|problem| Error::Config(vec![problem]))?;
         let (waiters, left) = Waiters::new(metrics.clone());
         let (deliveries, marks) = Deliveries::new(metrics.clone());
         let shared = Arc::new(Shared {
@@ -171,6 +178,8 @@ impl Gateway {
             queues: Queues::default(),
             state_keys: keys,
             meta: ResultMeta::new(&Implementation::new("mcp-tasks", store::migrate::release())),
+            tls,
+            admission: Admission::new(&self.config.limits),
             listens: Arc::new(Semaphore::new(self.config.limits.listens_max)),
             waiters,
             wanted: Wanted::default(),
@@ -229,6 +238,8 @@ pub(crate) struct Shared {
     state_keys: Keys,
     meta: ResultMeta,
     callbacks: Callbacks,
+    tls: Option<Tls>,
+    admission: Admission,
     listens: Arc<Semaphore>,
     /// Asked to end: still serving.
     leaving: CancellationToken,
@@ -334,6 +345,12 @@ fn spawn_background(
     });
     let (own, end) = (Arc::clone(shared), ended.clone());
     tasks.spawn(async move { own.door.auth.keep(end).await });
+    let (own, end) = (Arc::clone(shared), ended.clone());
+    tasks.spawn(async move {
+        if let Some(tls) = &own.tls {
+            tls.keep(&end).await;
+        }
+    });
     let (own, end) = (Arc::clone(shared), ended.clone());
     tasks.spawn(async move { own.wanted.keep(&own, end).await });
     let (own, end) = (Arc::clone(shared), ended.clone());

@@ -259,7 +259,7 @@ enum Kind {
 }
 
 impl Body {
-    fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             kind: Kind::Whole(None),
             connection: None,

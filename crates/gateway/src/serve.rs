@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use telemetry::Beat;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -184,13 +185,35 @@ impl Server {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(error = %error, "TCP_NODELAY could not be set");
         }
+        let Some(tls) = &shared.tls else {
+            return self.talk(&shared, stream).await;
+        };
+        let handshake = tokio::time::timeout(self.silence_max, tls.acceptor().accept(stream));
+        let shaken = tokio::select! {
+            shaken = handshake => shaken,
+            () = self.cut.cancelled() => return,
+            // No request can have come.
+            () = shared.ending.cancelled() => return,
+        };
+        match shaken {
+            Ok(Ok(stream)) => self.talk(&shared, stream).await,
+            Ok(Err(error)) => tracing::debug!(error = %error, "TLS could not be agreed upon"),
+            Err(_) => tracing::debug!("TLS was not agreed upon in time"),
+        }
+    }
+
+    /// Serves one connection to its end.
+    async fn talk<S>(&self, shared: &Shared, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let connection = Connection::new(shared.deliveries.clone());
         let service = TowerToHyperService::new(self.layers.service(Arc::clone(&connection)));
         let socket = TokioIo::new(Socket::new(stream, Arc::clone(&connection)));
         let mut serving = std::pin::pin!(self.builder.serve_connection(socket, service));
         // Until it knows the version of HTTP, hyper waits without a limit.
         let mut silent = std::pin::pin!(tokio::time::sleep(self.silence_max));
-        let mut farewell = std::pin::pin!(farewell(&shared, &connection));
+        let mut farewell = std::pin::pin!(farewell(shared, &connection));
         let (mut draining, mut unheard) = (false, true);
         loop {
             tokio::select! {

@@ -17,7 +17,7 @@ const PREFIX_ALMOST: &str = "MCP_TASKS_";
 /// Between the parts of a setting's name, in variables.
 const SEPARATOR: &str = "__";
 /// Settings that are lists; in the environment their values are separated by commas.
-const LISTS: [&str; 12] = [
+const LISTS: [&str; 13] = [
     "auth.scopes.list",
     "auth.scopes.call",
     "auth.scopes.resources",
@@ -25,6 +25,7 @@ const LISTS: [&str; 12] = [
     "auth.scopes.read",
     "auth.scopes.update",
     "auth.scopes.cancel",
+    "auth.scopes.delegate",
     "tools.drills_resume",
     "callbacks.keys",
     "gateway.request_state_keys",

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::claim::{Claim, Write, repeated};
 use crate::config::ms;
+use crate::delegate::{self, From};
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::task::{ParkedFor, Principal, StopReason};
@@ -193,16 +194,20 @@ impl Store {
         responses: &BTreeMap<String, Box<RawValue>>,
         hint_epoch: Option<&str>,
     ) -> Result<Answer, Error> {
+        self.answer_from(From::Owner, (principal, id), responses, hint_epoch)
+            .await
+    }
+
+    pub(crate) async fn answer_from(
+        &self,
+        from: From,
+        (principal, id): (&Principal, TaskId),
+        responses: &BTreeMap<String, Box<RawValue>>,
+        hint_epoch: Option<&str>,
+    ) -> Result<Answer, Error> {
         with_connection!(self, "answer", |connection| {
             let transaction = connection.transaction().await?;
-            let lock = transaction.prepare_cached(sql!("lock_task")).await?;
-            let locked = transaction
-                .query_opt(
-                    &lock,
-                    &[&id.as_uuid(), &principal.issuer, &principal.subject],
-                )
-                .await?;
-            let Some(locked) = locked else {
+            let Some(locked) = delegate::lock(&transaction, from, principal, id).await? else {
                 return Ok(Answer::Gone(
                     crate::read::tombstone(&transaction, principal, id).await?,
                 ));
@@ -229,15 +234,20 @@ impl Store {
             if answered.is_empty() {
                 return Ok(Answer::Ignored);
             }
+            let is_own = from == From::Owner || locked.try_get("own").unwrap_or(true);
             let left = apply(
                 &transaction,
                 id,
                 &outstanding,
                 &answered,
-                "owner",
+                if is_own { "owner" } else { "tenant" },
                 hint_epoch,
             )
             .await?;
+            if !is_own {
+                let keys: Vec<&str> = answered.iter().map(|(key, _)| *key).collect();
+                delegate::record(&transaction, principal, id, &keys).await?;
+            }
             transaction.commit().await?;
             Ok(if left == 0 {
                 Answer::Resumed {

@@ -41,6 +41,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (8, "0008_add_fairness"),
     (9, "0009_add_providers"),
     (10, "0010_index_owners"),
+    (11, "0011_count_live"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

@@ -22,22 +22,24 @@ pub struct Scopes {
     pub update: Vec<String>,
     /// For `tasks/cancel`.
     pub cancel: Vec<String>,
+    /// For `tasks/update` of a task that another principal of the same tenant owns, beside those of
+    /// `update`; who does it is in the audit trail. Empty: nobody may.
+    pub delegate: Vec<String>,
 }
 
 impl Scopes {
     /// All that a client may ask for at once to use everything but single tools.
     pub(crate) fn all(&self) -> Vec<String> {
-        let mut all: Vec<String> = self
-            .lists()
-            .into_iter()
-            .flat_map(|(_, list)| list.clone())
-            .collect();
+        // Few shall answer for others: nobody is told to ask for that.
+        let lists = self.lists().into_iter();
+        let asked = lists.filter(|(name, _)| *name != "delegate");
+        let mut all: Vec<String> = asked.flat_map(|(_, list)| list.clone()).collect();
         all.sort();
         all.dedup();
         all
     }
 
-    fn lists(&self) -> [(&'static str, &Vec<String>); 7] {
+    fn lists(&self) -> [(&'static str, &Vec<String>); 8] {
         [
             ("list", &self.list),
             ("call", &self.call),
@@ -46,6 +48,7 @@ impl Scopes {
             ("read", &self.read),
             ("update", &self.update),
             ("cancel", &self.cancel),
+            ("delegate", &self.delegate),
         ]
     }
 

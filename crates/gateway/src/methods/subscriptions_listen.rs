@@ -26,6 +26,7 @@ use tracing::Instrument as _;
 use super::listened_lists::{List, Lists};
 use super::listened_resources::Resources;
 use crate::Shared;
+use crate::admission::Place;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::metrics::{Level, Meter};
@@ -66,6 +67,7 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         .as_deref()
         .map(|ids| read_ids(ids, shared))
         .transpose()?;
+    let place = shared.admission.listen(&call.caller.principal)?;
     let permit = Arc::clone(&shared.listens).try_acquire_owned();
     let permit = permit.map_err(|_| Error::Overloaded {
         what: "subscriptions",
@@ -91,7 +93,7 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         lists,
         resources,
         urgency: Urgency::None,
-        _permit: permit,
+        _places: (place, permit),
         _levels: Vec::new(),
     };
     if let Some(ids) = ids {
@@ -125,7 +127,8 @@ struct Listener {
     lists: Lists,
     resources: Option<Resources>,
     urgency: Urgency,
-    _permit: OwnedSemaphorePermit,
+    /// Of its principal, and of all.
+    _places: (Place, OwnedSemaphorePermit),
     _levels: Vec<Level>,
 }
 

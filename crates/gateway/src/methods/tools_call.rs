@@ -4,6 +4,7 @@
 //! it outlives the caller, so that a disconnect half way leaves nothing undecided.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::TaskId;
@@ -17,6 +18,7 @@ use tracing::Instrument as _;
 
 use super::tasks_update::store_answers;
 use crate::Shared;
+use crate::admission::Place;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::held::{Held, Progress};
@@ -33,8 +35,8 @@ use crate::waiters::{Holding, Unanswered};
 pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Answer {
     match shared.in_time(Box::pin(open(shared, &call))).await {
         Err(error) => call.answer(shared, Err(error)),
-        Ok(Opened::Answered(reply)) => call.answer(shared, Ok(reply)),
-        Ok(Opened::Held(held)) => wait(shared, call, *held).await,
+        Ok((Opened::Answered(reply), _)) => call.answer(shared, Ok(reply)),
+        Ok((Opened::Held(held), place)) => wait(shared, call, *held, place).await,
     }
 }
 
@@ -43,7 +45,8 @@ enum Opened {
     Held(Box<Held>),
 }
 
-async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Opened, Error> {
+async fn open(shared: &Arc<Shared>, call: &Call) -> Result<(Opened, Place), Error> {
+    let place = shared.admission.call(&call.caller.principal);
     let judged = match judgement::judge(shared, call).await? {
         Verdict::Valid(judged) => judged,
         Verdict::Invalid(told) => {
@@ -52,15 +55,17 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Opened, Error> {
                 .meta
                 .attach(&result)
                 .map_err(|e| Error::Bug(e.to_string()))?;
-            return Ok(Opened::Answered(Reply::Result {
+            let reply = Reply::Result {
                 json,
                 mark: None,
                 label: "invalid_arguments",
-            }));
+            };
+            return Ok((Opened::Answered(reply), place));
         }
     };
-    let plan = plan(shared, &judged);
-    start(shared, judged, plan).await
+    let plan = plan(shared, &judged, &place);
+    let opened = start(shared, judged, plan, &place).await?;
+    Ok((opened, place))
 }
 
 /// Carries out what was judged elsewhere, as a call that is held to its end.
@@ -70,16 +75,33 @@ pub(super) async fn held_to_its_end(
     judged: Box<Judged>,
     plan: Plan,
 ) -> Answer {
-    match shared.in_time(Box::pin(start(shared, judged, plan))).await {
+    let place = shared.admission.call(&call.caller.principal);
+    let opened = {
+        let starting = Box::pin(start(shared, judged, plan, &place));
+        shared.in_time(starting).await
+    };
+    match opened {
         Err(error) => call.answer(shared, Err(error)),
         Ok(Opened::Answered(reply)) => call.answer(shared, Ok(reply)),
-        Ok(Opened::Held(held)) => wait(shared, call, *held).await,
+        Ok(Opened::Held(held)) => wait(shared, call, *held, place).await,
     }
 }
 
-async fn start(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<Opened, Error> {
+async fn start(
+    shared: &Arc<Shared>,
+    judged: Box<Judged>,
+    plan: Plan,
+    place: &Place,
+) -> Result<Opened, Error> {
+    let waits = !matches!(plan, Plan::AtOnce(_));
+    if waits && place.is_over() {
+        return Err(Error::Limited {
+            what: "waiting tool calls",
+            retry_after: Duration::from_secs(1),
+        });
+    }
     let at_capacity = shared.waiters.len() >= shared.config.limits.held_calls_max;
-    if at_capacity && !matches!(plan, Plan::AtOnce(_)) {
+    if at_capacity && waits {
         return Err(Error::Overloaded { what: "tool calls" });
     }
     match judged.state.clone() {
@@ -88,7 +110,7 @@ async fn start(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<
     }
 }
 
-fn plan(shared: &Shared, judged: &Judged) -> Plan {
+fn plan(shared: &Shared, judged: &Judged, place: &Place) -> Plan {
     let spec = &judged.entry.tool.spec;
     let call = promotion::Call {
         declared: judged.caller.declared_tasks().is_some(),
@@ -102,7 +124,7 @@ fn plan(shared: &Shared, judged: &Judged) -> Plan {
             queue_waited: shared
                 .queues
                 .ahead_of(spec.name(), &judged.caller.principal),
-            full_percent: shared.full_percent(),
+            full_percent: shared.full_percent().max(place.full_percent()),
             inline_budget: shared.config.inline_budget,
             inline_budget_max: shared.config.inline_budget_max,
             call_limit: shared.config.call_limit,
@@ -115,7 +137,12 @@ fn plan(shared: &Shared, judged: &Judged) -> Plan {
 /// The first round: creates the task, or finds the one that the key names.
 async fn begin(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<Opened, Error> {
     if judged.entry.paused {
-        return repeat(shared, judged, plan).await;
+        let paused = Error::ToolPaused(judged.entry.tool.spec.name().to_owned());
+        return repeat(shared, judged, plan, paused).await;
+    }
+    let principal = &judged.caller.principal;
+    if let Err(refused) = shared.admission.task(&shared.store, principal).await {
+        return repeat(shared, judged, plan, refused).await;
     }
     let id = shared.new_id();
     tracing::Span::current().record("task.id", tracing::field::display(id));
@@ -151,14 +178,22 @@ async fn begin(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<
     }
 }
 
-/// A paused tool takes no new calls; a repeat by key is none.
-async fn repeat(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<Opened, Error> {
+/// No new call is taken, for the reason given; a repeat by key is none.
+async fn repeat(
+    shared: &Arc<Shared>,
+    judged: Box<Judged>,
+    plan: Plan,
+    refused: Error,
+) -> Result<Opened, Error> {
     let judged = Arc::new(*judged);
     let (principal, name) = (&judged.caller.principal, judged.entry.tool.spec.name());
-    let paused = || Error::ToolPaused(name.to_owned());
-    let key = judged.key.as_deref().ok_or_else(paused)?;
+    let Some(key) = judged.key.as_deref() else {
+        return Err(refused);
+    };
     let keyed = shared.store.find_keyed(principal, name, key).await?;
-    let (id, digest) = keyed.ok_or_else(paused)?;
+    let Some((id, digest)) = keyed else {
+        return Err(refused);
+    };
     if digest != judged.digest {
         return Err(Error::KeyReused);
     }
@@ -298,13 +333,15 @@ fn held(
 }
 
 /// Waits for the outcome.
-async fn wait(shared: &Arc<Shared>, call: Call, held: Held) -> Answer {
+async fn wait(shared: &Arc<Shared>, call: Call, held: Held, place: Place) -> Answer {
     let streams = call.caller.reads_streams;
     let token = call.caller.progress_token.clone().filter(|_| streams);
     let (sender, messages) = mpsc::channel(WAITING_MAX);
     let progress = token.map(|token| Progress::new(token, sender));
     let ending = Arc::clone(shared);
     let running = async move {
+        // Until it is answered, or nobody waits any more.
+        let _place = place;
         let result = ending.in_time(held.outcome(progress)).await;
         trace::called(&result);
         call.finish(&ending, result)

@@ -65,6 +65,7 @@ const ON_AN_INDEX: &[&str] = &[
     "claim",
     "claim_best",
     "complete",
+    "count_live",
     "create",
     "delivered_inline",
     "end_holds",
@@ -73,6 +74,7 @@ const ON_AN_INDEX: &[&str] = &[
     "expiring",
     "fail",
     "fail_undo",
+    "find_callback",
     "finish_step",
     "finish_undo",
     "get",
@@ -83,20 +85,25 @@ const ON_AN_INDEX: &[&str] = &[
     "journal",
     "keep_waiting",
     "list_owned",
+    "lock_called",
+    "lock_running",
     "lock_task",
     "lock_unanswered",
     "lock_undoing",
     "mark_fetched",
     "mark_hinted",
     "next_undo",
+    "open_callback",
     "outstanding",
     "park",
     "progress",
+    "progress_callback",
     "purge",
     "purgeable",
     "purge_tombstones",
     "queue_ages",
     "queue_waits",
+    "receive_callback",
     "record_answer",
     "release",
     "repeated",
@@ -114,6 +121,7 @@ const ON_AN_INDEX: &[&str] = &[
     "undos",
     "unheld",
     "unhinted",
+    "wait_callback",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,7 +153,14 @@ async fn hot_statements_use_an_index() {
             })
             .collect();
         let plan = plan.join("\n");
-        for table in ["tasks", "steps", "inputs", "tombstones", "idempotency_keys"] {
+        for table in [
+            "callbacks",
+            "tasks",
+            "steps",
+            "inputs",
+            "tombstones",
+            "idempotency_keys",
+        ] {
             let scan = format!("Seq Scan on {table}");
             assert!(
                 !plan.contains(&scan),

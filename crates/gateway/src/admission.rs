@@ -1,0 +1,404 @@
+//! What one principal may take: requests a second, calls that wait, subscriptions, live tasks. Who
+//! takes too much is refused before it costs anything, so that it costs the others nothing.
+//!
+//! Requests, waits and subscriptions are counted in this process, live tasks in Postgres. What is
+//! remembered here no other replica misses: with n replicas a principal may take n times the first
+//! three.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use store::{Principal, Store};
+use tokio::time::Instant;
+
+use crate::config::Limits;
+use crate::error::Error;
+
+/// Accounts, before those that are at rest are thrown out.
+const ACCOUNTS_MIN: usize = 1024;
+/// A count of live tasks is believed so long, at most.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(2);
+/// Of the room that a count found, this process fills so much before it counts again: the other
+/// replicas fill it, too.
+const SHARE: u64 = 4;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// To read a task. A client that is refused that gives up a task that lives, so reads are
+    /// refused last: an account may be overdrawn for them.
+    Read,
+    /// Anything else.
+    Other,
+}
+
+/// What is held open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Listen,
+}
+
+/// The accounts of this process.
+pub(crate) struct Admission {
+    book: Arc<Mutex<Book>>,
+    hasher: RandomState,
+    rate: f64,
+    burst: f64,
+    calls_max: usize,
+    listens_max: usize,
+    live_max: u64,
+    live_of_tenant_max: u64,
+}
+
+#[derive(Default)]
+struct Book {
+    accounts: HashMap<u64, Account>,
+    next_sweep: usize,
+}
+
+/// Of one principal, or of one tenant.
+struct Account {
+    /// Requests that it may still send at once; below 0 it is overdrawn.
+    requests: f64,
+    filled_at: Instant,
+    calls: usize,
+    listens: usize,
+    room: Option<Room>,
+}
+
+/// How many tasks may be created before the live ones are counted again.
+#[derive(Clone, Copy)]
+struct Room {
+    left: u64,
+    until: Instant,
+}
+
+/// A place that is taken as long as this lives.
+pub(crate) struct Place {
+    book: Arc<Mutex<Book>>,
+    key: u64,
+    kind: Kind,
+    taken: usize,
+    max: usize,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let number = |n: u32| f64::from(n);
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        Self {
+            book: Arc::default(),
+            hasher: RandomState::new(),
+            rate: number(limits.requests_of_principal_per_second),
+            burst: number(limits.requests_of_principal_burst),
+            calls_max: limits.held_calls_of_principal_max,
+            listens_max: limits.listens_of_principal_max,
+            live_max: count(limits.live_tasks_of_principal_max),
+            live_of_tenant_max: count(limits.live_tasks_of_tenant_max),
+        }
+    }
+
+    /// A request of this principal.
+    ///
+    /// # Errors
+    /// If it sends more than it may.
+    pub(crate) fn request(&self, principal: &Principal, asks: Asks) -> Result<(), Error> {
+        self.request_at(Instant::now(), principal, asks)
+    }
+
+    fn request_at(&self, now: Instant, principal: &Principal, asks: Asks) -> Result<(), Error> {
+        if self.rate == 0.0 {
+            return Ok(());
+        }
+        let key = self.key(principal);
+        let mut book = lock(&self.book);
+        let account = book.account(key, now, self);
+        let since = now.duration_since(account.filled_at).as_secs_f64();
+        account.requests = self.burst.min(account.requests + since * self.rate);
+        account.filled_at = now;
+        let floor = match asks {
+            Asks::Read => 1.0 - self.burst,
+            Asks::Other => 1.0,
+        };
+        if account.requests < floor {
+            let wait = (floor - account.requests) / self.rate;
+            return Err(Error::Limited {
+                what: "requests",
+                retry_after: Duration::from_secs_f64(wait.clamp(1.0, 3600.0)),
+            });
+        }
+        account.requests -= 1.0;
+        Ok(())
+    }
+
+    /// A call that may have to wait for its result. Whether it may is for [`Place::is_over`] to say,
+    /// since it may become a task instead.
+    pub(crate) fn call(&self, principal: &Principal) -> Place {
+        self.place(principal, Kind::Call, self.calls_max)
+    }
+
+    /// A subscription.
+    ///
+    /// # Errors
+    /// If the principal has as many as it may.
+    pub(crate) fn listen(&self, principal: &Principal) -> Result<Place, Error> {
+        let place = self.place(principal, Kind::Listen, self.listens_max);
+        if place.is_over() {
+            return Err(limited("subscriptions"));
+        }
+        Ok(place)
+    }
+
+    /// A new task of this principal. Calls that come in the same moment may each find the last
+    /// room, so the limit is kept about, not exactly.
+    ///
+    /// # Errors
+    /// If it, or its tenant, has as many live ones as it may; or when Postgres could not be asked.
+    pub(crate) async fn task(&self, store: &Store, principal: &Principal) -> Result<(), Error> {
+        if self.live_max == 0 && self.live_of_tenant_max == 0 {
+            return Ok(());
+        }
+        let own = self.key(principal);
+        let tenant = principal.tenant.as_ref();
+        let tenant = tenant.map(|name| self.hasher.hash_one((&principal.issuer, name)));
+        if self.fits(own, tenant) {
+            return Ok(());
+        }
+        let bound = |max: u64| i64::try_from(max).unwrap_or(i64::MAX);
+        let maxima = (bound(self.live_max), bound(self.live_of_tenant_max));
+        let live = store.count_live(principal, maxima).await?;
+        for (live, max, what) in [
+            (live.of_principal, self.live_max, "live tasks"),
+            (
+                live.of_tenant,
+                self.live_of_tenant_max,
+                "live tasks of your tenant",
+            ),
+        ] {
+            if max > 0 && live >= max {
+                return Err(limited(what));
+            }
+        }
+        let mut book = lock(&self.book);
+        let mut make_room = |key: u64, live: u64, max: u64| {
+            let free = if max == 0 { u64::MAX } else { max - live };
+            let now = Instant::now();
+            book.account(key, now, self).room = Some(Room {
+                // This call takes one of it.
+                left: (free / SHARE).max(1) - 1,
+                until: now + COUNT_AGE_MAX,
+            });
+        };
+        make_room(own, live.of_principal, self.live_max);
+        if let Some(tenant) = tenant {
+            make_room(tenant, live.of_tenant, self.live_of_tenant_max);
+        }
+        Ok(())
+    }
+
+    /// Takes one of the room that was found before, if there is some.
+    fn fits(&self, own: u64, tenant: Option<u64>) -> bool {
+        let mut book = lock(&self.book);
+        let now = Instant::now();
+        let keys: Vec<u64> = [Some(own), tenant].into_iter().flatten().collect();
+        let has_room = |account: &Account| {
+            let room = account.room.as_ref();
+            room.is_some_and(|room| room.left > 0 && room.until > now)
+        };
+        let fits = keys
+            .iter()
+            .all(|key| book.accounts.get(key).is_some_and(has_room));
+        if fits {
+            for key in &keys {
+                let account = book.accounts.get_mut(key);
+                if let Some(room) = account.and_then(|account| account.room.as_mut()) {
+                    room.left -= 1;
+                }
+            }
+        }
+        fits
+    }
+
+    fn place(&self, principal: &Principal, kind: Kind, max: usize) -> Place {
+        let key = self.key(principal);
+        let mut book = lock(&self.book);
+        let taken = book.account(key, Instant::now(), self).of(kind);
+        *taken += 1;
+        Place {
+            book: Arc::clone(&self.book),
+            key,
+            kind,
+            taken: *taken,
+            max,
+        }
+    }
+
+    fn key(&self, principal: &Principal) -> u64 {
+        self.hasher
+            .hash_one((&principal.issuer, &principal.subject, "principal"))
+    }
+}
+
+fn limited(what: &'static str) -> Error {
+    Error::Limited {
+        what,
+        retry_after: Duration::from_secs(1),
+    }
+}
+
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Book {
+    fn account(&mut self, key: u64, now: Instant, of: &Admission) -> &mut Account {
+        if self.accounts.len() >= self.next_sweep.max(ACCOUNTS_MIN) {
+            self.accounts.retain(|_, account| !account.rests(now, of));
+            self.next_sweep = 2 * self.accounts.len();
+        }
+        self.accounts.entry(key).or_insert_with(|| Account {
+            requests: of.burst,
+            filled_at: now,
+            calls: 0,
+            listens: 0,
+            room: None,
+        })
+    }
+}
+
+impl Account {
+    fn of(&mut self, kind: Kind) -> &mut usize {
+        match kind {
+            Kind::Call => &mut self.calls,
+            Kind::Listen => &mut self.listens,
+        }
+    }
+
+    /// A new one would be the same.
+    fn rests(&self, now: Instant, of: &Admission) -> bool {
+        let since = now.duration_since(self.filled_at).as_secs_f64();
+        self.calls == 0
+            && self.listens == 0
+            && self.requests + since * of.rate >= of.burst
+            && self.room.is_none_or(|room| room.until <= now)
+    }
+}
+
+impl Place {
+    /// The principal had all its places before.
+    pub(crate) fn is_over(&self) -> bool {
+        self.taken > self.max
+    }
+
+    /// How much was taken before, in percent.
+    pub(crate) fn full_percent(&self) -> u64 {
+        let percent = (self.taken - 1).saturating_mul(100) / self.max.max(1);
+        u64::try_from(percent).unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut book = lock(&self.book);
+        if let Some(account) = book.accounts.get_mut(&self.key) {
+            let taken = account.of(self.kind);
+            *taken = taken.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(change: impl FnOnce(&mut Limits)) -> Admission {
+        let mut limits = Limits {
+            requests_of_principal_per_second: 10,
+            requests_of_principal_burst: 5,
+            held_calls_of_principal_max: 2,
+            listens_of_principal_max: 2,
+            ..Limits::default()
+        };
+        change(&mut limits);
+        Admission::new(&limits)
+    }
+
+    fn who(name: &str) -> Principal {
+        Principal::verified("i".to_owned(), name.to_owned(), None)
+    }
+
+    #[test]
+    fn a_bucket_fills_with_time() {
+        let admission = admission(|_| {});
+        let (alice, bob, start) = (who("alice"), who("bob"), Instant::now());
+        let ask = |who: &Principal, ms: u64| {
+            let now = start + Duration::from_millis(ms);
+            (0..8)
+                .filter(|_| admission.request_at(now, who, Asks::Other).is_ok())
+                .count()
+        };
+        assert_eq!(ask(&alice, 0), 5, "the burst");
+        assert_eq!(ask(&bob, 0), 5, "another's is another's");
+        assert_eq!(ask(&alice, 50), 0);
+        assert_eq!(ask(&alice, 250), 2);
+        assert_eq!(ask(&alice, 3_600_000), 5, "never more");
+    }
+
+    #[test]
+    fn reads_are_refused_last() {
+        let admission = admission(|_| {});
+        let (alice, start) = (who("alice"), Instant::now());
+        while admission.request_at(start, &alice, Asks::Other).is_ok() {}
+        let read = |now| admission.request_at(now, &alice, Asks::Read);
+        assert_eq!((0..20).filter(|_| read(start).is_ok()).count(), 5);
+        let refused = admission.request_at(start, &alice, Asks::Other);
+        let Err(Error::Limited { retry_after, .. }) = refused else {
+            panic!("it is overdrawn");
+        };
+        assert_eq!(retry_after, Duration::from_secs(1), "at least");
+        assert!(read(start).is_err());
+        assert!(read(start + Duration::from_millis(110)).is_ok());
+    }
+
+    #[test]
+    fn places_come_back() {
+        let admission = admission(|_| {});
+        let alice = who("alice");
+        let one = admission.listen(&alice);
+        let two = admission.listen(&alice);
+        assert!(one.is_ok() && two.is_ok() && admission.listen(&alice).is_err());
+        assert!(admission.listen(&who("bob")).is_ok());
+        drop(one);
+        assert!(admission.listen(&alice).is_ok());
+        let calls: Vec<Place> = (0..3).map(|_| admission.call(&alice)).collect();
+        let over: Vec<bool> = calls.iter().map(Place::is_over).collect();
+        assert_eq!(over, [false, false, true]);
+        let full: Vec<u64> = calls.iter().map(Place::full_percent).collect();
+        assert_eq!(full, [0, 50, 100]);
+    }
+
+    #[test]
+    fn whoever_rests_is_forgotten() {
+        let admission = admission(|_| {});
+        let place = admission.listen(&who("alice"));
+        let start = Instant::now();
+        for n in 0..10 * ACCOUNTS_MIN {
+            let now = start + Duration::from_secs(1 + n as u64);
+            drop(admission.request_at(now, &who(&n.to_string()), Asks::Other));
+        }
+        let known = lock(&admission.book).accounts.len();
+        assert!(known <= ACCOUNTS_MIN, "{known} accounts");
+        drop(place);
+        assert!(admission.listen(&who("alice")).is_ok());
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        let admission = admission(|limits| limits.requests_of_principal_per_second = 0);
+        let all = (0..1000).all(|_| admission.request(&who("alice"), Asks::Other).is_ok());
+        assert!(all);
+    }
+}

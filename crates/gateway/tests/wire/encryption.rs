@@ -1,0 +1,106 @@
+//! TLS at the door, and certificates that are replaced while it is open.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+
+use crate::support::{SOON, World, config};
+
+/// Writes a new certificate for localhost, and its key.
+fn certify(dir: &Path) -> CertificateDer<'static> {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = certificate.self_signed(&key).unwrap();
+    std::fs::write(dir.join("key.pem"), key.serialize_pem()).unwrap();
+    std::fs::write(dir.join("cert.pem"), certificate.pem()).unwrap();
+    CertificateDer::from_pem_slice(certificate.pem().as_bytes()).unwrap()
+}
+
+/// The status and the version of an answer to who believes this certificate only.
+async fn discover(
+    world: &World,
+    trusted: &CertificateDer<'static>,
+) -> Option<(u16, http::Version)> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_only()
+        .enable_http1()
+        .build();
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}}}});
+    let request = http::Request::post(format!("https://localhost:{}/mcp", world.address.port()))
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "server/discover")
+        .body(Full::from(body.to_string()))
+        .unwrap();
+    let answer = client.request(request).await.ok()?;
+    let seen = (answer.status().as_u16(), answer.version());
+    let body = answer.into_body().collect().await.ok()?.to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("supportedVersions"));
+    Some(seen)
+}
+
+#[tokio::test]
+async fn certificates_are_replaced_without_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = certify(dir.path());
+    let mut config = config();
+    config.tls.certificate_file = Some(dir.path().join("cert.pem"));
+    config.tls.key_file = Some(dir.path().join("key.pem"));
+    let mut world = World::with(config).await;
+    let seen = discover(&world, &first).await;
+    assert_eq!(seen, Some((200, http::Version::HTTP_11)));
+    // Who speaks no TLS gets nothing, and holds up nobody.
+    let plain = harness::client::Client::new(&world.url);
+    assert!(plain.discover().await.is_err());
+    let mut silent = tokio::net::TcpStream::connect(world.address).await.unwrap();
+    // A key that does not fit changes nothing.
+    std::fs::write(dir.path().join("key.pem"), "no key").unwrap();
+    assert!(discover(&world, &first).await.is_some());
+    let second = certify(dir.path());
+    let replaced = async || discover(&world, &second).await.map(drop);
+    harness::wait::until("the certificate is replaced", SOON, replaced)
+        .await
+        .unwrap();
+    assert_eq!(discover(&world, &first).await, None, "the old one is gone");
+    world.stop().await;
+    // A connection that never agreed upon anything is closed with the rest.
+    let read = tokio::time::timeout(SOON, silent.read(&mut [0; 1]))
+        .await
+        .unwrap();
+    assert!(matches!(read, Ok(0) | Err(_)));
+}
+
+#[tokio::test]
+async fn half_a_pair_is_refused() {
+    let mut config = config();
+    config.tls.key_file = Some("key.pem".into());
+    let problems = config.validate(&gateway::auth::Config::default());
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems[0].starts_with("gateway.tls.certificate_file:"),
+        "{problems:?}"
+    );
+}
