@@ -10,6 +10,7 @@ mod jsonrpc;
 mod legacy;
 mod meta;
 mod oracle;
+mod provided;
 mod subscriptions;
 mod tasks;
 mod tools;
