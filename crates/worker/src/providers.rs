@@ -116,16 +116,19 @@ impl Providers {
     /// Waits for resources that changed, and takes some of them.
     pub(crate) async fn take_updated(&self) -> Vec<String> {
         loop {
-            let mut state = self.state();
-            let rest = state.updated.iter().nth(TOGETHER).cloned();
-            let later = rest.map(|first| state.updated.split_off(&first));
-            let updated = std::mem::replace(&mut state.updated, later.unwrap_or_default());
-            drop(state);
+            let updated = self.take_some();
             if !updated.is_empty() {
                 return updated.into_iter().collect();
             }
             self.told.notified().await;
         }
+    }
+
+    fn take_some(&self) -> BTreeSet<String> {
+        let mut state = self.state();
+        let rest = state.updated.iter().nth(TOGETHER).cloned();
+        let later = rest.map(|first| state.updated.split_off(&first));
+        std::mem::replace(&mut state.updated, later.unwrap_or_default())
     }
 
     /// The names of those that tell of changes.
