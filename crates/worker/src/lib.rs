@@ -1,5 +1,26 @@
 //! Runs attempts, and is the API for whoever writes a tool.
 //!
+//! A tool is a [`ToolSpec`] (name, schemas, [`ToolPolicy`]) and an async function. Its call becomes a
+//! durable task: a lost worker, a deployment or a question that waits for a day does not end it. The
+//! price is one rule:
+//!
+//! **The function runs from the top, more than once**, after a lost worker, a drain, and every
+//! question. Whatever is visible outside goes through [`Context::step`], whose output is journaled
+//! and returned at the next run; what steers the work depends on arguments, outputs and answers
+//! only.
+//!
+//! | for | there is |
+//! |---|---|
+//! | acts, repeated or not, undone or not | [`Step`], [`Undo`], [`Tool::undo`] |
+//! | questions to the person or model behind the client | [`Context::elicit`], [`Context::ask`], [`Context::ask_first`], [`Question`] |
+//! | how the work goes, and the wish that it stop | [`Context::progress`], [`Reporter`], [`Context::cancelled`], [`pause`] |
+//! | results and errors | [`CallToolResult`], [`ToolError`] |
+//! | external programs that end with their task | [`process::Command`] |
+//! | services that answer later | [`Callback`], [`Context::callback`] |
+//! | resources, prompts, completions | [`Provider`] |
+//! | tests without servers, by a fake clock | [`testkit::Kit`] |
+//! | a worker binary of one's own | [`Worker`], [`ToolSet`]; `docs/examples/rust-worker` is one |
+//!
 //! ```
 //! # use mcp_tasks_worker as worker;
 //! use serde::Deserialize;

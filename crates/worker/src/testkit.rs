@@ -155,7 +155,6 @@ impl Kit {
     }
 
     /// The same for a shared tool.
-    #[must_use]
     pub fn of(tool: Arc<dyn Tool>) -> Self {
         Self {
             tool,
@@ -204,14 +203,12 @@ impl Kit {
     }
 
     /// With these arguments.
-    #[must_use]
     pub fn arguments(mut self, arguments: Value) -> Self {
         self.arguments = arguments;
         self
     }
 
     /// With these client capabilities.
-    #[must_use]
     pub fn capabilities(mut self, capabilities: Value) -> Self {
         self.capabilities = capabilities;
         self
@@ -219,13 +216,11 @@ impl Kit {
 
     /// The client's answer to a question, as soon as it is asked: the whole response, `action`
     /// and `content` for a form.
-    #[must_use]
     pub fn answer(self, key: &str, response: Value) -> Self {
         self.answer_after(key, Duration::ZERO, response)
     }
 
     /// The same so long after it was asked. [`Kit::run`] does not wait.
-    #[must_use]
     pub fn answer_after(mut self, key: &str, after: Duration, response: Value) -> Self {
         let response = Some(response);
         let scripted = Scripted { after, response };
@@ -235,7 +230,6 @@ impl Kit {
 
     /// The client never answers this question: its deadline passes, and its default is taken or
     /// its task fails. In [`Kit::run`] the task waits for ever.
-    #[must_use]
     pub fn silent(mut self, key: &str) -> Self {
         let scripted = Scripted {
             after: Duration::MAX,
@@ -246,21 +240,18 @@ impl Kit {
     }
 
     /// An earlier attempt finished this step.
-    #[must_use]
     pub fn finished(mut self, key: &str, output: Value) -> Self {
         self.push(key, true, false, Some(output));
         self
     }
 
     /// An earlier attempt began this step, and its end is unknown.
-    #[must_use]
     pub fn begun(mut self, key: &str) -> Self {
         self.push(key, false, false, None);
         self
     }
 
     /// The client cancels just before the tool comes to the step or question of this key.
-    #[must_use]
     pub fn cancel_at(mut self, key: &str) -> Self {
         self.cancel_at = Some(key.to_owned());
         self
@@ -268,7 +259,6 @@ impl Kit {
 
     /// The client cancels when this much time has passed, whatever the tool is at: in
     /// [`Kit::simulate`] only.
-    #[must_use]
     pub fn cancel_after(mut self, after: Duration) -> Self {
         self.cancel_after = Some(after);
         self
@@ -276,7 +266,6 @@ impl Kit {
 
     /// The worker is lost in the middle of this step: the act was carried out, and nobody knows.
     /// Happens once; the next attempt is another worker's.
-    #[must_use]
     pub fn lost_in(mut self, key: &str) -> Self {
         self.losses.push(Loss::In(key.to_owned()));
         self
@@ -284,7 +273,6 @@ impl Kit {
 
     /// The worker is lost just after this step has finished. Happens once; the next attempt is
     /// another worker's, which finds the step's output in the journal.
-    #[must_use]
     pub fn lost_after(mut self, key: &str) -> Self {
         self.losses.push(Loss::After(key.to_owned()));
         self
@@ -293,7 +281,6 @@ impl Kit {
     /// Goes on from where another run has ended, as a task does whose tool was deployed anew:
     /// steps, their undos and answers are in the journal. Whether a changed tool still fits the
     /// journals of the one before (`resumes` of its [`crate::ToolSpec`]) is tested so.
-    #[must_use]
     pub fn after(mut self, run: &Run) -> Self {
         self.journal.clone_from(&run.world.journal);
         self.undos.clone_from(&run.world.undos);
@@ -302,7 +289,6 @@ impl Kit {
     }
 
     /// The client cancels when this is cancelled, for one in the middle of a step.
-    #[must_use]
     pub fn stopped_by(mut self, stop: CancellationToken) -> Self {
         self.stop = stop;
         self
