@@ -18,7 +18,7 @@ SET = tuple(word for kind in URLS for word in ("--set", f"{kind}.url={URLS[kind]
 
 # Names of objects that are the user's, not the chart's.
 EXTERNAL = {
-    "ext-issuer", "ext-tools", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
+    "ext-issuer", "ext-tools", "ext-tls", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
     "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-callbacks", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
 }
 
@@ -36,6 +36,8 @@ FEATURES = {
         "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
     "callbacks": {"config": {**TOKENS, "callbacks": {"public_url": "https://mcp.test"}}, "httpRoute": {
         "enabled": True, "parentRefs": [{"name": "public"}]}},
+    "tls": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "ingress": {
+        "enabled": True, "controller": "nginx", "hosts": [{"host": "mcp.test"}]}},
     "callbacks-keys": {"config": {"callbacks": {"public_url": "https://mcp.test"}}, "callbackKeys": {"existingSecret": "ext-keys"}},
     "jwt": {"gateway": JWT},
     "jwt-keys": {"gateway": {"proxy": {"enabled": True, "port": 8443, "jwt": {
@@ -141,7 +143,7 @@ FEATURES = {
 }
 # Of these only one at a time.
 EXCLUDE = [
-    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "callbacks"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
+    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "callbacks", "tls"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
     {"own-file-secret", "own-file-map", "own-file-csi"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi"},
     {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
     {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "no-tests"},
@@ -151,7 +153,7 @@ EXCLUDE = [
     {"containers", "own-file-csi"}, {"proxy", "route"}, {"proxy", "route-retry"}, {"proxy", "ingress-nginx"}, {"proxy", "ingress-alb"},
     {"proxy", "ingress-haproxy"}, {"proxy", "load-balancer"}, {"proxy", "node-port"}, {"recreate", "groups"},
     # A proxy that checks tokens stands before gateways that believe everybody; lists of issuers cannot be in the environment.
-    *({name, other} for name in ("tokens", "tokens-further", "callbacks") for other in FEATURES
+    *({name, other} for name in ("tokens", "tokens-further", "callbacks", "tls") for other in FEATURES
       if "proxy" in FEATURES[other].get("gateway", {}) or "configFile" in FEATURES[other]),
 ]
 
@@ -230,6 +232,7 @@ BAD = [
      ["workers.default: its tools file is said more than once"]),
     (merged(URLS, {"config": {"auth": {"mode": "tokens", "resource": "https://mcp.test/mcp"}}}), ["config.auth: mode is", "nobody could call"]),
     (merged(URLS, {"config": TOKENS, "gateway": JWT}), ["gateway.proxy.jwt: config.auth.mode is not", "choose one"]),
+    (merged(URLS, {"gateway": {**JWT, "tls": {"existingSecret": "ext-tls"}}}), ["gateway.tls: gateway.proxy speaks to the gateway beside it"]),
     (merged(URLS, {"config": {"callbacks": {"keys": ["a"]}}, "workerDefaults": {"config": {"callbacks": {"public_url": "https://a"}}}}),
      ["config.callbacks.keys: the chart sets it: use callbackKeys", "workerDefaults.config.callbacks.public_url: gateways and workers need the same"]),
     # Typos.

@@ -90,6 +90,7 @@ VALUES = dict(
     listenAddress=STR,
     gateway=obj(
         **PROCESS, **POD,
+        tls=obj(existingSecret=STR, certificateKey=STR, privateKeyKey=STR),
         requestStateKeys=obj(create=BOOL, existingSecret=STR, existingSecretKey=STR),
         proxy=obj(enabled=BOOL,
                   jwt=obj(issuer=TOKEN, audience=TOKEN, existingSecret=STR, keys=STRINGS,

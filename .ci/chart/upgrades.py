@@ -84,10 +84,14 @@ def check(renderings):
                     yield f"{case.name}: {name} of {before} is gone"
             elif found[name] != fields:
                 yield f"{case.name}: {name}: {found[name]}, and was {fields}: Kubernetes refuses that"
-    # `helm upgrade --reuse-values`: all values of then, defaults included, over the defaults of now.
-    reused = rendering.render(Case("reused values", files=(BEFORE / "values.yaml",), values=rendering.URLS, arguments=("--is-upgrade",)))
-    if not reused.ok:
-        yield f"all values of {before}: {reused.text[-600:]}"
+    # `helm upgrade --reuse-values`: the defaults of then, and none of now.
+    chart = rendering.SCRATCH / "reused"
+    shutil.copytree(CHART, chart)
+    shutil.copy(BEFORE / "values.yaml", chart)
+    for case in situations(BEFORE / "examples"):
+        reused = rendering.render(Case(f"reused {case.name}", case.files, case.values, ("--is-upgrade",)), chart)
+        if not reused.ok:
+            yield f"--reuse-values from {before}, {case.name}: {reused.text[-600:]}"
     yield from repeatable(renderings)
     check.said = f"{len(known)} sets of values of chart {before} render with {now}, {count} objects keep what is fixed"
 

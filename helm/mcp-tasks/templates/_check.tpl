@@ -30,6 +30,7 @@
   "gateway.bind" "use listenAddress; a gateway that believes every caller (auth.mode) listens on loopback only"
   "gateway.request_state_keys" "use gateway.requestStateKeys"
   "callbacks.keys" "use callbackKeys"
+  "gateway.tls" "use gateway.tls"
   "admin.listen" "use listenAddress" -}}
 {{- $configs := dict "config" .Values.config "gateway.config" .Values.gateway.config "workerDefaults.config" .Values.workerDefaults.config "cron.config" .Values.cron.config -}}
 {{- range $group, $own := .Values.workers -}}
@@ -133,6 +134,9 @@
 {{- if and .enabled .jwt.issuer (not (and .jwt.audience .jwt.existingSecret .jwt.keys)) -}}
 {{- $problems = append $problems "gateway.proxy.jwt: audience, existingSecret and keys must be there too, or tokens for others, or signed by others, would be let in" -}}
 {{- end -}}
+{{- end -}}
+{{- if and (include "mcp-tasks.tls" . | fromJson).existingSecret .Values.gateway.proxy.enabled -}}
+{{- $problems = append $problems "gateway.tls: gateway.proxy speaks to the gateway beside it, in plain text: let the proxy encrypt, or take no proxy" -}}
 {{- end -}}
 {{- if and .Values.gateway.proxy.jwt.issuer (not (include "mcp-tasks.loopback" .)) -}}
 {{- $problems = append $problems "gateway.proxy.jwt: config.auth.mode is not \"dev\", so that gateways check tokens by themselves and would refuse the names that this proxy passes on: choose one" -}}

@@ -44,6 +44,15 @@
 {{- printf (ternary "[%s]:%d" "%s:%d" (contains ":" $host)) $host (index . 1 | int) -}}
 {{- end -}}
 
+{{/* What came after the first chart may be missing: `helm upgrade --reuse-values` knows the defaults of the
+     chart before only. */}}
+{{- define "mcp-tasks.callbackKeys" -}}
+{{- mergeOverwrite (dict "create" true "existingSecret" "" "existingSecretKey" "keys") (default dict .Values.callbackKeys) | toJson -}}
+{{- end -}}
+{{- define "mcp-tasks.tls" -}}
+{{- mergeOverwrite (dict "existingSecret" "" "certificateKey" "tls.crt" "privateKeyKey" "tls.key") (default dict .Values.gateway.tls) | toJson -}}
+{{- end -}}
+
 {{/* Where services call back, if they do. */}}
 {{- define "mcp-tasks.callbacks" -}}
 {{- dig "callbacks" "public_url" "" .Values.config -}}
@@ -91,6 +100,11 @@
 {{- $gateway := dict "bind" (include "mcp-tasks.address" (list $host 3000)) -}}
 {{- if and (eq $host "127.0.0.1") $values.gateway.proxy.enabled -}}
 {{- $_ := set $gateway "allowed_hosts" (include "mcp-tasks.hosts" $root | fromJsonArray) -}}
+{{- end -}}
+{{- with include "mcp-tasks.tls" $root | fromJson -}}
+{{- if .existingSecret -}}
+{{- $_ := set $gateway "tls" (dict "certificate_file" (printf "/etc/mcp-tasks/tls/%s" .certificateKey) "key_file" (printf "/etc/mcp-tasks/tls/%s" .privateKeyKey)) -}}
+{{- end -}}
 {{- end -}}
 {{- $_ := set $chart "gateway" $gateway -}}
 {{- end -}}
@@ -228,7 +242,7 @@
 {{- end }}
 {{- end }}
 {{- if and (ne $component.role "migrate") (include "mcp-tasks.callbacks" $root) }}
-{{- $keys := $root.Values.callbackKeys }}
+{{- $keys := include "mcp-tasks.callbackKeys" $root | fromJson }}
 {{- if or $keys.existingSecret $keys.create }}
 - name: MCP_TASKS__CALLBACKS__KEYS
   valueFrom:
@@ -273,6 +287,11 @@
   configMap: {name: {{ $own.ca.existingConfigMap }}}
 {{- end }}
 {{- end }}
+{{- $tls := include "mcp-tasks.tls" $root | fromJson }}
+{{- if and (eq $component.role "gateway") $tls.existingSecret }}
+- name: tls
+  secret: {secretName: {{ $tls.existingSecret }}, defaultMode: 0440}
+{{- end }}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
 {{- if and $component.values.files (not (index . 2)) }}
@@ -310,6 +329,9 @@
 {{- if or $own.ca.existingSecret $own.ca.existingConfigMap }}
 - {name: {{ $kind }}-ca, mountPath: /etc/mcp-tasks/{{ $kind }}/ca, readOnly: true}
 {{- end }}
+{{- end }}
+{{- if and (eq $component.role "gateway") (include "mcp-tasks.tls" $root | fromJson).existingSecret }}
+- {name: tls, mountPath: /etc/mcp-tasks/tls, readOnly: true}
 {{- end }}
 - {name: tmp, mountPath: /tmp}
 {{- if and $component.values.files (not (index . 2)) }}

@@ -8,6 +8,7 @@ them, their names are their tokens (development authentication). Standard librar
 
 import json
 import os
+import ssl
 import sys
 import time
 import urllib.error
@@ -15,6 +16,7 @@ import urllib.request
 
 URL = os.environ.get("LESSON_URL", "http://127.0.0.1:3000/mcp")
 TOKENS = {name: os.environ.get(name.upper()) or name for name in ("alice", "bob")}
+CONTEXT = ssl._create_unverified_context() if os.environ.get("LESSON_ANY_CERTIFICATE") else None
 FORM = {"elicitation": {"form": {}}}
 DECLARED = {**FORM, "extensions": {"io.modelcontextprotocol/tasks": {}}}
 REPORT = {"name": "build_report", "arguments": {"month": "2026-10"}}
@@ -40,7 +42,7 @@ def mcp(user, capabilities, method, params):
         headers["Mcp-Name"] = name
     request = urllib.request.Request(URL, json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=60, context=CONTEXT) as response:
             text = response.read().decode()
     except urllib.error.HTTPError as error:
         text = error.read().decode()
