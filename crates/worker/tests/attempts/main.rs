@@ -8,6 +8,7 @@ mod endings;
 mod journal;
 mod kit;
 mod kit_life;
+mod lanes;
 mod losses;
 mod retries;
 mod stops;

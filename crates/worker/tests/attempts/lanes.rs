@@ -1,0 +1,132 @@
+//! Hints of several streams: one that gets another stream's job is not lost to its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use queue::Lane;
+use serde_json::json;
+use store::ToolPolicy;
+use telemetry::{Health, Registry};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use worker::{Arguments, CallToolResult, Context, Definition, Tool, ToolError, ToolSet, ToolSpec};
+
+use crate::world::{SOON, World};
+
+/// A tool of some name, that takes a moment.
+struct Brief(&'static str, ToolPolicy);
+
+#[worker::async_trait]
+impl Tool for Brief {
+    fn spec(&self) -> ToolSpec {
+        let mut spec = ToolSpec::new(Definition::new(self.0, &json!({ "type": "object" })));
+        spec.policy = self.1.clone();
+        spec
+    }
+
+    async fn call(&self, _: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Ok(CallToolResult::text("done"))
+    }
+}
+
+/// A worker with one place.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the handle is owned by what is returned"
+)]
+fn worker(
+    world: &Arc<World>,
+    tools: &[(&'static str, &ToolPolicy)],
+) -> AbortOnDropHandle<Result<(), worker::Error>> {
+    let registry = Registry::new();
+    let set = ToolSet::new();
+    for (name, policy) in tools {
+        set.insert(Arc::new(Brief(name, (*policy).clone())))
+            .unwrap();
+    }
+    let settings = worker::Config {
+        slots: 1,
+        ..worker::Config::default()
+    };
+    let (store, queue) = (world.store.clone(), world.queue.clone());
+    let health = Health::new(&registry);
+    let worker = worker::Worker::new(settings, store, queue, set, &registry, health);
+    AbortOnDropHandle::new(tokio::spawn(Box::pin(worker.run(CancellationToken::new()))))
+}
+
+/// A task of Alice's, which is then somebody else's.
+async fn start(world: &World, tool: &'static str, subject: &str, policy: &ToolPolicy) {
+    let id = world.start_with(policy, |new| new.tool = tool).await;
+    let owner = format!("UPDATE tasks SET subject = '{subject}' WHERE id = '{id}'");
+    world.rows(&owner).await;
+    let lane = Lane {
+        tool: tool.to_owned(),
+        version: 1,
+    };
+    world.queue.push(&lane, id).await.unwrap();
+}
+
+async fn all_end(world: &World, tasks: usize) {
+    let done = "SELECT count(*) FROM tasks WHERE status = 'completed'";
+    harness::wait::for_state(
+        "all tasks end without another hint",
+        SOON,
+        async || world.rows(done).await[0][0].clone(),
+        |count| *count == Some(tasks.to_string()),
+    )
+    .await
+    .unwrap();
+}
+
+async fn no_hint_stays(world: &World, tools: &[&str]) {
+    harness::wait::until("all hints are used up", SOON, async || {
+        let streams = world.queue.streams().await.unwrap();
+        let left = streams
+            .iter()
+            .filter(|(lane, _)| tools.contains(&lane.tool.as_str()));
+        (left.map(|(_, standing)| standing.entries).sum::<u64>() == 0).then_some(())
+    })
+    .await
+    .unwrap();
+}
+
+/// One worker serves both tools, the other one of them; each has one place, so that every job is taken
+/// by turn. Nobody hints anything again.
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_of_different_tools_strand_no_job() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    for n in 0..15 {
+        start(&world, "first", &format!("a{}", n % 3), &policy).await;
+        start(&world, "second", &format!("b{}", n % 2), &policy).await;
+    }
+    let _both = worker(&world, &[("first", &policy), ("second", &policy)]);
+    let _second = worker(&world, &[("second", &policy)]);
+    all_end(&world, 30).await;
+    no_hint_stays(&world, &["first", "second"]).await;
+}
+
+/// A limited and an unlimited tool in one queue, and a priority.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_slot_is_woken_and_nobody_else_waits() {
+    let world = World::new().await;
+    let plain = ToolPolicy::default();
+    let limited = ToolPolicy {
+        concurrency: Some(1),
+        priority: 5,
+        ..ToolPolicy::default()
+    };
+    let tools = [("limited", &limited), ("plain", &plain)];
+    for n in 0..15 {
+        start(&world, "limited", &format!("a{}", n % 3), &limited).await;
+        start(&world, "plain", &format!("a{}", n % 3), &plain).await;
+    }
+    let _workers = [
+        worker(&world, &tools),
+        worker(&world, &tools),
+        worker(&world, &tools),
+    ];
+    all_end(&world, 30).await;
+    no_hint_stays(&world, &["limited", "plain"]).await;
+}
