@@ -319,9 +319,9 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) 
             shared.in_time(listing).await
         }
         Method::PromptsList => shared.in_time(provided_lists::prompts(shared, &call)).await,
-        Method::ResourcesRead => return provided_ask::read(shared, call).await,
-        Method::PromptsGet => return provided_ask::get(shared, call).await,
-        Method::Complete => return provided_ask::complete(shared, call).await,
+        Method::ResourcesRead => return Box::pin(provided_ask::read(shared, call)).await,
+        Method::PromptsGet => return Box::pin(provided_ask::get(shared, call)).await,
+        Method::Complete => return Box::pin(provided_ask::complete(shared, call)).await,
         Method::TasksGet => shared.in_time(tasks_get::get(shared, &call)).await,
         Method::TasksUpdate => shared.in_time(tasks_update::update(shared, &call)).await,
         Method::TasksCancel => shared.in_time(tasks_cancel::cancel(shared, &call)).await,

@@ -107,6 +107,8 @@ pub(crate) enum Error {
     AlreadyOver(protocol::TaskStatus),
     /// The held call's task asks, and its client can't be asked (MCP 2025-11-25).
     NobodyToAsk,
+    /// The process ends before a task that is waited for does (MCP 2025-11-25).
+    WaitEnds,
     /// One of the others, as a client of an older revision is told of it.
     Legacy(Box<Error>),
     /// More than this process takes on.
@@ -393,6 +395,15 @@ impl Error {
                     "nobody_to_ask",
                 ),
             ),
+            Self::WaitEnds => Row::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "leaving",
+                ErrorObject::internal(
+                    "this server ends, and the task goes on: send tasks/result again",
+                    "unavailable",
+                ),
+            )
+            .retry(1),
             Self::Legacy(error) => crate::legacy::row(error),
             Self::Overloaded { what } => Row::new(
                 StatusCode::TOO_MANY_REQUESTS,

@@ -56,17 +56,11 @@ pub(crate) fn version_of(
     headers: &HeaderMap,
     request: &jsonrpc::Request,
 ) -> Option<&'static str> {
-    let params = request.params.as_deref();
-    if legacy::is_modern(params) {
-        return None;
-    }
-    if let Some(version) = named(shared, headers) {
-        return Some(version);
-    }
     // The handshake comes before there is a version to name.
     let nameless = !headers.contains_key(headers::PROTOCOL_VERSION);
     let begins = request.method == "initialize" && nameless && shared.config.legacy_clients;
-    begins.then_some(legacy::WITH_TASKS)
+    let version = named(shared, headers).or(begins.then_some(legacy::WITH_TASKS))?;
+    (!legacy::is_modern(request.params.as_deref())).then_some(version)
 }
 
 /// Whether a notification is of an older revision. None changes anything here: without a session
@@ -89,29 +83,32 @@ pub(crate) async fn answer(
         .legacy_requests
         .with_label_values(&[version])
         .inc();
-    let id = request.id.clone();
-    let read = read(shared, proven, (headers, request), version, &mut meter);
-    let (served, call) = match read {
-        Ok((served, mut call)) => {
-            call.meter = meter;
-            (served, call)
-        }
+    let (served, mut caller) = match read(proven, (&headers, &request), version, &mut meter) {
+        Ok(read) => read,
         Err(error) => {
             let error = Err(refusal::told(error));
-            return Answer::Whole(endpoint::finish(shared, Some(&id), error, &mut meter));
+            let finished = endpoint::finish(shared, Some(&request.id), error, &mut meter);
+            return Answer::Whole(finished);
         }
+    };
+    caller.trace = trace::of_caller(caller.trace, &headers);
+    let call = Call {
+        id: request.id,
+        caller,
+        params: request.params,
+        headers,
+        meter,
     };
     let span = trace::request(served.as_str(), &call);
     Box::pin(carry_out(shared, served, call).instrument(span)).await
 }
 
 fn read(
-    shared: &Shared,
     proven: Proven,
-    (headers, request): (HeaderMap, jsonrpc::Request),
+    (headers, request): (&HeaderMap, &jsonrpc::Request),
     version: &'static str,
     meter: &mut Meter,
-) -> Result<(Served, Call), Error> {
+) -> Result<(Served, Caller), Error> {
     let unknown = || Error::Method(request.method.clone());
     let served = Served::parse(&request.method, version).ok_or_else(unknown)?;
     meter.method(served.as_str());
@@ -122,17 +119,9 @@ fn read(
         _ => Answers::Nobody,
     };
     let meta = legacy::request_meta(params, version, answers)?;
-    let streams = door::accepts(&headers).streams;
-    let mut caller = Caller::legacy(proven, meta, streams, Dialect { version, shape });
-    caller.trace = trace::of_caller(caller.trace, &headers);
-    let call = Call {
-        id: request.id,
-        caller,
-        params: request.params,
-        headers,
-        meter: Meter::start(&shared.metrics),
-    };
-    Ok((served, call))
+    let streams = door::accepts(headers).streams;
+    let caller = Caller::legacy(proven, meta, streams, Dialect { version, shape });
+    Ok((served, caller))
 }
 
 async fn carry_out(shared: &Arc<Shared>, served: Served, call: Call) -> Answer {
@@ -143,7 +132,9 @@ async fn carry_out(shared: &Arc<Shared>, served: Served, call: Call) -> Answer {
         return call.answer(shared, Err(Error::Scope { needed }));
     }
     let result = match served {
-        Served::Today(method) => return endpoint::carry_out(shared, method, call).await,
+        Served::Today(method) => {
+            return Box::pin(endpoint::carry_out(shared, method, call)).await;
+        }
         Served::Initialize => initialize::initialize(shared, &call),
         Served::Ping => Ok(Reply::ok("{}".into())),
         Served::TasksCancel => shared.in_time(cancel::cancel(shared, &call)).await,
@@ -180,7 +171,7 @@ pub(crate) async fn respond(
         // "If the server cannot accept the input, it MUST return an HTTP error status code."
         Err(error) => {
             let finished = endpoint::finish(shared, None, Err(error), &mut meter);
-            Answer::Whole(finished.as_http_error())
+            Answer::Whole(finished.into_http_error())
         }
     }
 }

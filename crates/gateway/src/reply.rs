@@ -141,7 +141,7 @@ impl Finished {
     }
 
     /// The same as an error of HTTP, where no request is there to be answered.
-    pub(crate) fn as_http_error(mut self) -> Self {
+    pub(crate) fn into_http_error(mut self) -> Self {
         if self.status == StatusCode::OK {
             self.status = StatusCode::BAD_REQUEST;
         }

@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 
 use super::settled::{News, Watched};
 use crate::Shared;
+use crate::admission::Place;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::held::Progress;
@@ -24,7 +25,7 @@ use crate::view;
 /// Waits for the outcome.
 pub(super) async fn result(shared: &Arc<Shared>, call: Call) -> Answer {
     let opened = shared.in_time(open(shared, &call)).await;
-    let (watched, permit) = match opened {
+    let (watched, places) = match opened {
         Ok(opened) => opened,
         Err(error) => return call.answer(shared, Err(error)),
     };
@@ -39,27 +40,34 @@ pub(super) async fn result(shared: &Arc<Shared>, call: Call) -> Answer {
         progress: token.map(|token| Progress::new(token, sender.clone())),
         sender: streams.then_some(sender),
         _level: Level::raise(&shared.metrics.listens, 1),
-        _permit: permit,
+        _places: places,
     };
     let ending = Arc::clone(shared);
     let running = async move {
-        let result = ending.in_time(waiting.outcome()).await;
+        let result = match ending.in_time(waiting.outcome()).await {
+            Err(Error::Leaving) => Err(Error::WaitEnds),
+            other => other,
+        };
         call.finish(&ending, result)
     };
     reply::once_ended(shared, streams, messages, running.in_current_span()).await
 }
 
-async fn open(shared: &Arc<Shared>, call: &Call) -> Result<(Watched, OwnedSemaphorePermit), Error> {
+async fn open(shared: &Arc<Shared>, call: &Call) -> Result<(Watched, Places), Error> {
     let id = TaskIdParams::parse(call.params())?.id();
     let id = id.ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
+    let place = shared.admission.listen(&call.caller.principal)?;
     let permit = Arc::clone(&shared.listens).try_acquire_owned();
     let permit = permit.map_err(|_| Error::Overloaded {
         what: "waits for results",
     })?;
     let watched = Watched::open(shared, &call.caller.principal, id).await?;
-    Ok((watched, permit))
+    Ok((watched, (place, permit)))
 }
+
+/// Of its principal, and of all: a wait is as much as a subscription.
+type Places = (Place, OwnedSemaphorePermit);
 
 struct Waiting {
     shared: Arc<Shared>,
@@ -71,7 +79,7 @@ struct Waiting {
     /// Where questions go; `None` = the client reads no stream, and cannot be asked.
     sender: Option<mpsc::Sender<Message>>,
     _level: Level,
-    _permit: OwnedSemaphorePermit,
+    _places: Places,
 }
 
 impl Waiting {

@@ -92,7 +92,16 @@ async fn ping_and_notifications() {
         assert_eq!((answer.status, answer.header("allow")), (405, "POST"));
     }
     let series = format!("mcp_tasks_gateway_legacy_requests_total{{version=\"{VERSION}\"}}");
-    assert!(world.metric(&series) >= 1.0);
+    assert!((world.metric(&series) - 1.0).abs() < 0.1);
+    // Each is counted once, by its name.
+    let text = world.registry.render();
+    let counted: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("mcp_tasks_gateway_requests_total"))
+        .filter(|line| line.contains("\"ping\"") || line.contains("\"disconnected\""))
+        .collect();
+    assert_eq!(counted.len(), 1, "{counted:?}");
+    assert!(counted[0].ends_with(" 2"), "{counted:?}");
 }
 
 #[tokio::test]

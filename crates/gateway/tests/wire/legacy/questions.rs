@@ -175,6 +175,28 @@ async fn what_a_call_declares_is_what_can_be_asked() {
     });
 }
 
+/// A tool that asks before there is a task finds that there is one already.
+#[tokio::test]
+async fn a_tool_that_asks_first_asks_on_the_task() {
+    let world = World::new().await;
+    let alice = Legacy::new(&world, "alice");
+    let mut params = asking();
+    params["name"] = json!("asks");
+    let task = alice.result("tools/call", params).await["task"].clone();
+    let claim = world.claim("asks").await;
+    world.park(&claim, ParkedFor::Caller, &["first"]).await;
+    let shown = alice.result("tasks/get", id_of(&task)).await;
+    assert_eq!(shown["status"], "input_required");
+    let stream = alice.request("tasks/result", id_of(&task)).stream();
+    let asked = stream.await.unwrap().next(SOON).await.unwrap().unwrap();
+    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": yes()});
+    assert_eq!(respond(&alice, answer).await, 202);
+    let claim = world.claim("asks").await;
+    world.complete(&claim, &text("done")).await;
+    let result = alice.result("tasks/result", id_of(&task)).await;
+    assert_eq!(result["content"][0]["text"], "done");
+}
+
 /// A repeat by key may meet a task that somebody else's client made, and that asks.
 #[tokio::test]
 async fn an_ordinary_call_that_meets_a_question_is_told_so() {

@@ -289,4 +289,6 @@ async fn at_the_end_of_the_process_waits_are_told_to_come_again() {
         world.stop()
     );
     assert_eq!(last["error"]["code"], -32603, "{last}");
+    let told = last["error"]["message"].as_str().unwrap();
+    assert!(told.contains("the task goes on"), "{told}");
 }
