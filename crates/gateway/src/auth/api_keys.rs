@@ -162,8 +162,13 @@ fn read(file: &Path, text: &str) -> Result<Vec<Key>, Vec<String>> {
         let problem = format!("is larger than {FILE_BYTES_MAX} bytes");
         return Err(vec![told(file, &problem)]);
     }
-    // The message of a syntax error shows a line of the file, and no line holds a key, only hashes.
-    let parsed: File = toml::from_str(text).map_err(|error| vec![told(file, &error)])?;
+    let parsed: Result<File, toml::de::Error> = toml::from_str(text);
+    let parsed = parsed.map_err(|error| {
+        // Without the line itself: somebody may have put a key where its hash belongs.
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| 1 + before.matches('\n').count());
+        vec![told(file, &format!("line {line}: {}", error.message()))]
+    })?;
     let mut problems = Vec::new();
     let mut keys: Vec<Key> = Vec::new();
     for (place, entry) in parsed.key.into_iter().enumerate() {
@@ -319,6 +324,18 @@ mod tests {
         ] {
             let problems = parse(&text).unwrap_err();
             assert!(problems[0].contains(told), "{told}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_its_hash_is_not_repeated() {
+        for text in [
+            "[[key]]\nkey = \"mtk_sesame\"\n".to_owned(),
+            "[[key]]\nsha256 = \"mtk_sesame\"\nsubject = \"a\"\n".to_owned(),
+            "[[key]]\nsha256 = \"mtk_sesame\n".to_owned(),
+        ] {
+            let problems = parse(&text).unwrap_err();
+            assert!(!problems[0].contains("sesame"), "{problems:?}");
         }
     }
 

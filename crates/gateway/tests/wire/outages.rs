@@ -6,7 +6,7 @@ use harness::proxy::{Mode, Proxy};
 use harness::redis::Redis;
 use serde_json::json;
 
-use crate::support::{SECOND, SOON, World, config, migrate, text};
+use crate::support::{SECOND, SOON, World, config, migrate, text, tools};
 
 #[tokio::test]
 async fn without_redis_everything_is_only_slower() {
@@ -91,7 +91,7 @@ async fn without_postgres_requests_wait_and_then_say_when_to_come_back() {
     assert!(begun.elapsed() > 3 * SECOND, "each was given time");
     // What needs no database is served.
     assert_eq!(alice.discover().await.unwrap()["resultType"], "complete");
-    assert_eq!(alice.list().await.unwrap().len(), 11);
+    assert_eq!(alice.list().await.unwrap().len(), tools().len());
     proxy.set(Mode::Pass);
     let found = async || alice.get(&id).await.ok();
     harness::wait::until("it recovers by itself", SOON, found)

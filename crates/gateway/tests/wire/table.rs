@@ -98,13 +98,10 @@ async fn who_calls() {
             .header("authorization", bad);
         let answer = request.send().await.unwrap();
         expect(&answer, 401, 401);
+        // In development there is no authorization server to be sent to.
         let challenge = answer.header("www-authenticate");
         assert!(
-            challenge.starts_with("Bearer resource_metadata=\"http"),
-            "{challenge}"
-        );
-        assert!(
-            challenge.contains("/.well-known/oauth-protected-resource/mcp"),
+            challenge.starts_with("Bearer error=\"invalid_"),
             "{challenge}"
         );
     }
@@ -245,7 +242,6 @@ async fn unknown_methods() {
         "resources/unsubscribe",
         "resources/list",
         "prompts/list",
-        "completion/complete",
         "tasks/result",
         "tasks/list",
         "unknown/method",

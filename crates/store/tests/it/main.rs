@@ -33,6 +33,7 @@ mod races;
 mod read;
 mod recover;
 mod released;
+mod roles;
 mod slots;
 mod statements;
 mod support;

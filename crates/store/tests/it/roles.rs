@@ -1,0 +1,200 @@
+//! The database's roles for the three processes: each may do its work and none of the others'.
+
+use harness::postgres::Postgres;
+use store::{
+    Answer, Cancel, ClaimRequest, Created, Lookup, Parked, ParkedFor, Principal, Store, ToolPolicy,
+    Write,
+};
+
+use crate::support::{
+    NO_WORK, SECOND, answers, claim_as, config, create, migrate, question, raw, step, store,
+    task_id, token,
+};
+
+const ROLES: &str = include_str!("../../../../deploy/postgres/roles.sql");
+
+struct Processes {
+    _server: Postgres,
+    url: String,
+    owner: tokio_postgres::Client,
+    gateway: Store,
+    worker: Store,
+    cron: Store,
+    alice: Principal,
+}
+
+impl Processes {
+    async fn new() -> Self {
+        let server = Postgres::temporary().await.unwrap();
+        let url = server.create_database("tasks").await.unwrap();
+        migrate(url.clone()).await.unwrap();
+        let owner = raw(&url).await;
+        // Any number of runs is one.
+        for _ in 0..2 {
+            owner.batch_execute(ROLES).await.unwrap();
+        }
+        let mut of = Vec::new();
+        for role in ["gateway", "worker", "cron"] {
+            let user = format!("CREATE ROLE {role} LOGIN IN ROLE mcp_tasks_{role}");
+            owner.batch_execute(&user).await.unwrap();
+            of.push(store(config(&as_role(&url, role))));
+        }
+        let [gateway, worker, cron] = <[Store; 3]>::try_from(of).ok().unwrap();
+        Self {
+            _server: server,
+            url,
+            owner,
+            gateway,
+            worker,
+            cron,
+            alice: Principal::verified(
+                "https://issuer".into(),
+                "alice".into(),
+                Some("acme".into()),
+            ),
+        }
+    }
+
+    async fn queued(&self) -> protocol::TaskId {
+        let policy = ToolPolicy::default();
+        match create(&self.gateway, &self.alice, &policy, |_| ()).await {
+            Created::New(task) => task.id,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn as_role(url: &str, role: &str) -> String {
+    url.replace("postgres@", &format!("{role}@"))
+}
+
+fn denied<T: std::fmt::Debug>(result: Result<T, store::Error>, what: &str) {
+    let error = result.expect_err(what);
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    assert!(text.contains("permission denied"), "{what}: {text}");
+}
+
+#[tokio::test]
+async fn each_process_does_its_work_and_no_others() {
+    let all = Processes::new().await;
+    let (gateway, worker, cron, alice) = (&all.gateway, &all.worker, &all.cron, &all.alice);
+
+    // What each needs is there.
+    for process in [gateway, worker, cron] {
+        process.check_schema().await.unwrap();
+        assert_eq!(process.missing_rights().await.unwrap(), Vec::new());
+    }
+
+    // The gateway's work.
+    let id = all.queued().await;
+    gateway.hand_out(id).await.unwrap();
+    gateway.hold(&[id], SECOND).await.unwrap();
+    gateway.mark_hinted(&[(id, None)]).await.unwrap();
+    gateway.count_live(alice, (10, 10)).await.unwrap();
+    gateway.list_owned(alice, None, 10).await.unwrap();
+    gateway.tools().await.unwrap();
+    assert!(matches!(
+        gateway.get(alice, id).await.unwrap(),
+        Lookup::Found(_)
+    ));
+    let unknown = gateway.get(alice, task_id()).await.unwrap();
+    assert!(matches!(unknown, Lookup::Unknown));
+    let cancelled = gateway.cancel(alice, all.queued().await).await.unwrap();
+    assert_eq!(cancelled, Cancel::Cancelled);
+
+    // Not the worker's: taking a job, its journal, its result.
+    let request = ClaimRequest {
+        id,
+        tool: "report",
+        version: 1,
+        resumes: &[1],
+        token: token(),
+        worker: "gateway",
+    };
+    denied(gateway.claim(&request).await, "a claim by the gateway");
+    let claim = claim_as(worker, id, token()).await.unwrap();
+    denied(
+        gateway.begin_step(&claim, step("a")).await,
+        "a step by the gateway",
+    );
+    denied(
+        gateway.complete(&claim, b"{}", NO_WORK).await,
+        "a result by the gateway",
+    );
+    let of_gateway = raw(&as_role(&all.url, "gateway")).await;
+    for sql in [
+        "UPDATE tasks SET result = 'x'",
+        "UPDATE tasks SET subject = 'mallory'",
+        "UPDATE tasks SET arguments = 'x'",
+        "UPDATE tasks SET claim_token = NULL",
+        "INSERT INTO steps DEFAULT VALUES",
+        "UPDATE tools SET version = 2",
+        "DELETE FROM workers",
+        "SELECT * FROM audit",
+        "DELETE FROM audit",
+        "SELECT * FROM alerts",
+        "CREATE TABLE mine (a int)",
+        "TRUNCATE tasks",
+        "DROP TABLE tasks",
+    ] {
+        let error = of_gateway.batch_execute(sql).await.expect_err(sql);
+        let code = error.code().unwrap().code();
+        assert_eq!(code, "42501", "{sql}: {error}");
+    }
+
+    // The worker's work, with an answer by the gateway between.
+    let asked = [question("q")];
+    let parked = worker.park(&claim, ParkedFor::Task, &asked, NO_WORK).await;
+    assert_eq!(parked.unwrap(), Parked::Parked);
+    let accepted = r#"{"action": "accept", "content": {"charts": true}}"#;
+    let answers = answers(&[("q", accepted)]);
+    let colleague = Principal {
+        subject: "bob".to_owned(),
+        ..alice.clone()
+    };
+    let answered = gateway
+        .answer_for_tenant(&colleague, id, &answers, None)
+        .await;
+    assert!(matches!(answered.unwrap(), Answer::Resumed { .. }));
+    let claim = claim_as(worker, id, token()).await.unwrap();
+    let result = worker.complete(&claim, b"{}", NO_WORK).await.unwrap();
+    assert_eq!(result, Write::Done);
+
+    // Not the gateway's.
+    let of_worker = raw(&as_role(&all.url, "worker")).await;
+    for sql in [
+        "INSERT INTO tasks SELECT * FROM tasks",
+        "DELETE FROM tasks",
+        "UPDATE tasks SET subject = 'mallory'",
+        "UPDATE tasks SET arguments = 'x'",
+        "SELECT * FROM idempotency_keys",
+        "SELECT * FROM audit",
+        "DELETE FROM tombstones",
+    ] {
+        let error = of_worker.batch_execute(sql).await.expect_err(sql);
+        assert_eq!(error.code().unwrap().code(), "42501", "{sql}: {error}");
+    }
+
+    // Cron's work: what is over is deleted, and leaves its tombstone.
+    let over = "UPDATE tasks SET created_at = now() - interval '2 days', expires_at = now() - interval '1 day' \
+                WHERE phase IS NULL";
+    all.owner.batch_execute(over).await.unwrap();
+    assert!(cron.purge(100, SECOND).await.unwrap() >= 1);
+    cron.expire(100).await.unwrap();
+    cron.gauges().await.unwrap();
+    cron.purge_audit(100, SECOND).await.unwrap();
+    let of_cron = raw(&as_role(&all.url, "cron")).await;
+    for sql in [
+        "INSERT INTO tasks SELECT * FROM tasks",
+        "UPDATE tasks SET result = 'x'",
+        "UPDATE tasks SET subject = 'mallory'",
+    ] {
+        let error = of_cron.batch_execute(sql).await.expect_err(sql);
+        assert_eq!(error.code().unwrap().code(), "42501", "{sql}: {error}");
+    }
+}
