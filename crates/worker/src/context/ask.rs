@@ -155,7 +155,7 @@ impl Context {
         };
         let default = Bytes::from(default.to_string());
         // Told now, and not when nobody has answered.
-        let fits = protocol::input::validate_response(&question.request.to_raw(), &*raw(&default)?);
+        let fits = protocol::input::validate_response(&question.request.to_raw(), &raw(&default)?);
         fits.map_err(|problem| {
             ToolError::refused(format!(
                 "policy.default_answers does not fit question \"{}\": {problem}",
