@@ -10,11 +10,11 @@ const ID: &str = "0198c0de-0000-7000-8000-000000000000";
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 fn id() -> TaskId {
-    ID.parse().unwrap()
+    ID.parse().expect("an id")
 }
 
 fn value(json: &[u8]) -> Value {
-    serde_json::from_slice(json).unwrap()
+    serde_json::from_slice(json).expect("we print JSON")
 }
 
 fn bytes(value: &Value) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn task(status: &str, more: Value) -> Value {
         "statusMessage": "at it", "createdAt": "2025-11-25T10:30:00Z",
         "lastUpdatedAt": "2025-11-25T10:40:00Z", "ttlMs": 60000, "pollIntervalMs": 500,
         "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "x", "version": "1"}}});
-    for (name, value) in more.as_object().unwrap() {
+    for (name, value) in more.as_object().expect("members") {
         task[name] = value.clone();
     }
     task
