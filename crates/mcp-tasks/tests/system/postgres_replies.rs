@@ -20,6 +20,11 @@ struct Roads {
 
 impl Roads {
     async fn start() -> Roads {
+        Self::start_with("").await
+    }
+
+    /// The same with further settings.
+    async fn start_with(more: &str) -> Roads {
         let postgres = Postgres::temporary().await.unwrap();
         let url = postgres.create_database("system").await.unwrap();
         migrate(url.clone()).await.unwrap();
@@ -27,9 +32,10 @@ impl Roads {
         let worker = Proxy::to_port(postgres.port()).await.unwrap();
         // Long leases: a late heartbeat of a busy machine would be a second fault.
         let settings = "[postgres]\nlease = \"15s\"\nheartbeat = \"1s\"\n\
-                        [gateway]\ninline_budget = \"1s\"";
+                        [gateway]\ninline_budget = \"1s\"\n";
+        let settings = format!("{settings}{more}");
         let mut world =
-            World::start_with(&gateway.through(&url), settings, |plan| plan.of(1, 0, 0)).await;
+            World::start_with(&gateway.through(&url), &settings, |plan| plan.of(1, 0, 0)).await;
         for (role, url) in [(Role::Worker, worker.through(&url)), (Role::Cron, url)] {
             let change = |plan: &mut harness::node::Plan| plan.common.postgres_url = url;
             world.cluster.add_with(role, change).unwrap();
@@ -189,6 +195,25 @@ async fn of_what_gateways_write() {
     ] {
         assert_eq!(roads.ledger().of(call)["a"], 1, "{call}");
     }
+}
+
+/// A worker with one place takes whatever is next: the job that it got without knowing is found again.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_claim_by_turn() {
+    let mut roads = Roads::start_with("[worker]\nslots = 1\n").await;
+    let alice = roads.world.cluster.client(0, "alice");
+    roads.world.cluster.workers[0].freeze();
+    let claimed = plan("by-turn", json!([once("a", 0)]));
+    let claimed = alice.start("chaos_steps", claimed).await.unwrap();
+    let before = count(&roads.worker);
+    roads.worker.swallow_reply_to(bytes(&claimed));
+    roads.world.cluster.workers[0].thaw();
+    lost(&roads.worker, before).await;
+    let task = alice.wait_end(&claimed, SOON).await.unwrap();
+    assert_eq!(task["status"], "completed", "{task}");
+    let once = ("1".to_owned(), "0".to_owned());
+    assert_eq!(roads.attempts(&claimed).await, once);
+    assert_eq!(roads.ledger().of("by-turn")["a"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
