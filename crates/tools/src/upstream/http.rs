@@ -43,7 +43,7 @@ enum Bearer {
     None,
     Known(HeaderValue),
     File(PathBuf),
-    OAuth(Tokens),
+    OAuth(Box<Tokens>),
 }
 
 /// What a server answered.
@@ -288,7 +288,8 @@ async fn refusal(status: StatusCode, body: Body, in_session: bool) -> Fault {
 impl Bearer {
     fn new(config: &UpstreamConfig, url: &Uri) -> Result<Self, String> {
         if let Some(oauth) = &config.oauth {
-            return Tokens::new(oauth, url, config.timeout).map(Self::OAuth);
+            let tokens = Tokens::new(oauth, url, config.timeout)?;
+            return Ok(Self::OAuth(Box::new(tokens)));
         }
         if let Some(file) = &config.bearer_file {
             return Ok(Self::File(file.clone()));

@@ -279,11 +279,11 @@ impl Source {
             Err(fault) => return fault.text(),
         };
         self.link.send_replace(Some(Arc::clone(&link)));
-        let listing = self.list_again_and_again(&link, tools, offers, tell);
+        let listing = Box::pin(self.list_again_and_again(&link, tools, offers, tell));
         tokio::select! {
             why = listing => why,
             () = link.broken.cancelled() => Fault::Expired.text(),
-            () = listen::listen(&link, self, tools) => unreachable!("listening never ends"),
+            () = Box::pin(listen::listen(&link, self, tools)) => unreachable!("listening never ends"),
             () = self.let_go() => unreachable!("letting go never ends"),
         }
     }
@@ -317,7 +317,7 @@ impl Source {
                         tools = offers.count(self.name()),
                         "tools of an upstream listed"
                     );
-                    provided.look(self, link, tools).await;
+                    Box::pin(provided.look(self, link, tools)).await;
                     tell(self.name(), Ok(()));
                 }
                 // What is known is offered on: calls say what is wrong.

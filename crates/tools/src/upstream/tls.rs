@@ -75,8 +75,8 @@ fn authorities(file: &Path) -> Result<RootCertStore, String> {
 
 /// What to add where a server cannot be reached: that a proxy is set which is not used.
 pub(super) fn proxy_hint() -> &'static str {
-    let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if PROXIES.iter().any(|name| set(&name)) {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if PROXIES.iter().any(|name| set(name)) {
         " (proxies are not spoken to: HTTPS_PROXY and the like are not followed)"
     } else {
         ""
