@@ -96,7 +96,7 @@ mod tests {
         };
         let good = of("gateway-2", How::Killed).unwrap();
         assert_eq!(good[0].fault.target, Target::Node(Role::Gateway, 1));
-        for wrong in ["gateway-3", "gateway-0", "gateway", "gatway-1", ""] {
+        for wrong in ["gateway-3", "gateway-0", "gateway", "gate-1", ""] {
             assert!(of(wrong, How::Killed).is_err(), "{wrong}");
         }
         assert!(of("redis", How::Drained).is_err());
