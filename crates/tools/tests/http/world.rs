@@ -155,7 +155,7 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
     let length: usize = length.map_or(0, |text| text.parse().unwrap());
     let mut body = bytes.split_off(end + 4);
     while body.len() < length {
-        let mut more = [0; 65536];
+        let mut more = vec![0; 65536];
         match stream.read(&mut more).await {
             Ok(0) | Err(_) => return None,
             Ok(read) => body.extend_from_slice(&more[..read]),
