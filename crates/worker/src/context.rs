@@ -328,6 +328,7 @@ impl Context {
         let what = match kind {
             JournalKind::Step => "step",
             JournalKind::Input => "question",
+            JournalKind::Callback => "callback",
         };
         Err(ToolError::refused(format!(
             "{what} \"{key}\" comes after step \"{failed}\" has failed, of which the journal \
@@ -342,7 +343,6 @@ impl Context {
 
     fn encode<T: Serialize>(&mut self, key: &str, output: &T) -> Result<Vec<u8>, ToolError> {
         let bytes = serde_json::to_vec(output)
-            JournalKind::Callback => "callback",
             .map_err(|error| ToolError::refused(format!("output of step \"{key}\": {error}")))?;
         self.replay.take_output(key, bytes.len())?;
         Ok(bytes)

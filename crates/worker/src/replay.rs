@@ -135,9 +135,7 @@ impl Replay {
             return Ok(None);
         };
         match entries.as_slice() {
-            [entry] if entry.kind == JournalKind::Step && entry.key == key => {
-                Ok(Some(entry.clone()))
-            }
+            [entry] if entry.kind == kind && entry.key == key => Ok(Some(entry.clone())),
             others => Err(drift(format!(
                 "the tool comes to {} where its journal holds {}",
                 name(kind, key),
@@ -292,9 +290,9 @@ impl Replay {
 
 fn name(kind: JournalKind, key: &str) -> String {
     match kind {
-        JournalKind::Callback => format!("callback \"{key}\""),
         JournalKind::Step => format!("step \"{key}\""),
         JournalKind::Input => format!("question \"{key}\""),
+        JournalKind::Callback => format!("callback \"{key}\""),
     }
 }
 
