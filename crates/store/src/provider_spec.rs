@@ -120,6 +120,8 @@ impl ProviderSpec {
                 max: Duration::from_secs(2),
             },
             input_deadline: 10 * minute,
+            // Somebody waits for each, and none takes long.
+            priority: 10,
             ..ToolPolicy::default()
         }
     }
