@@ -198,3 +198,51 @@ async fn each_process_does_its_work_and_no_others() {
         assert_eq!(error.code().unwrap().code(), "42501", "{sql}: {error}");
     }
 }
+
+/// What each process runs. (The commands of operators are the owner's.)
+const OF_GATEWAYS: &str = "abandon audit_delegate clock count_live create delivered_inline existing \
+    find_callback forget_orphan get hand_out hold hold_asked keep_waiting list_owned lock_called \
+    lock_delegated lock_task mark_fetched mark_hinted outstanding progress_callback providers queue_waits \
+    receive_callback request_stop resource_updates resume schema_state settle_stopped store_answers \
+    tombstone tools want_resources";
+const OF_WORKERS: &str = "abandon_step begin_step begin_undo claim claim_best claimed_as complete \
+    delist_provider delist_tool elect_tools fail fail_undo finish_step finish_undo give_up_undos heartbeat \
+    journal lock_running lock_slots lock_tools lock_undoing next_undo open_callback park progress \
+    record_answer record_resource_updates register_provider register_tool release repeated retry retry_undo \
+    schema_state set_current settle_stopped slots stop_own touch_tools undone undos unhinted unserve \
+    unserve_providers wait_callback wanted_resources worker_alive worker_gone";
+const OF_CRONS: &str = "delist_unserved delist_unserved_providers due_deliveries elect_tools end_holds expire \
+    expiring forget_resources forsaken gauges give_up_undos keep_waiting lead_sweep lock_task lock_tools \
+    lock_unanswered lock_undoing mark_hinted outstanding purge purge_alerts purge_audit purge_tombstones \
+    purgeable queue_ages raise_live raise_unfetched request_stop resolve_alerts resume schema_state \
+    sent_deliveries set_current settle_stopped slots stoppable store_answers sweep_success swept tool_names \
+    unanswered undo_forsaken undone undos unfetched unheld unhinted unhinted_ages unjudged unsent_delivery \
+    version_gone watched";
+
+/// Postgres looks at rights before it plans, and plans without acting.
+#[tokio::test]
+async fn every_statement_of_a_process_is_allowed_to_it() {
+    let all = Processes::new().await;
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sql");
+    let mut refused = Vec::new();
+    for (role, statements) in [
+        ("gateway", OF_GATEWAYS),
+        ("worker", OF_WORKERS),
+        ("cron", OF_CRONS),
+    ] {
+        let client = raw(&as_role(&all.url, role)).await;
+        for name in statements.split_whitespace() {
+            let sql = std::fs::read_to_string(dir.join(format!("{name}.sql"))).unwrap();
+            let arguments = match client.prepare(&sql).await.unwrap().params().len() {
+                0 => String::new(),
+                n => format!("({})", vec!["NULL"; n].join(", ")),
+            };
+            let explain =
+                format!("PREPARE s_{name} AS {sql}; EXPLAIN EXECUTE s_{name} {arguments}");
+            if let Err(error) = client.batch_execute(&explain).await {
+                refused.push(format!("{role}: {name}: {error:?}"));
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+}
