@@ -24,6 +24,8 @@ pub(super) struct Tokens {
     issuers: Vec<Issuer>,
     api_keys: Option<ApiKeys>,
     known: Cache<Known>,
+    /// Apart, so that made-up tokens push out no good one.
+    refused: Cache<Known>,
     metrics: Metrics,
 }
 
@@ -68,6 +70,7 @@ impl Tokens {
                 .map(ApiKeys::load)
                 .transpose()?,
             known: Cache::new(config.tokens_cached_max),
+            refused: Cache::new(config.tokens_cached_max),
             metrics,
         })
     }
@@ -124,7 +127,7 @@ impl Tokens {
 
     /// What is remembered, if it still holds.
     fn known(&self, hash: &Hash) -> Option<Result<Arc<Proven>, Refused>> {
-        let known = self.known.get(hash)?;
+        let known = self.known.get(hash).or_else(|| self.refused.get(hash))?;
         let holds = known.until.is_none_or(|until| until > clock::now())
             && known.ask_again.is_none_or(|at| at > Instant::now())
             && known.signed.is_none_or(|(issuer, print)| {
@@ -133,6 +136,7 @@ impl Tokens {
             });
         if !holds {
             self.known.forget(hash);
+            self.refused.forget(hash);
             return None;
         }
         Some(known.worth)
@@ -209,7 +213,7 @@ impl Tokens {
             ask_again: Some(Instant::now() + REFUSED_FOR),
             signed: None,
         };
-        self.known.put(hash, known);
+        self.refused.put(hash, known);
     }
 
     async fn introspect(
