@@ -12,6 +12,8 @@ use crate::support::{SOON, System};
 
 const LISTENERS: usize = 1_000;
 const TASKS: usize = 20;
+/// They are one caller's.
+const MANY: &str = "[gateway.limits]\nlistens_of_principal_max = 1000\n";
 /// Connections that are opened at once: more would only measure this machine.
 const AT_ONCE: usize = 64;
 
@@ -19,7 +21,7 @@ const AT_ONCE: usize = 64;
 /// not what it may have missed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_listeners_move_to_another_gateway() {
-    let mut system = System::of(2, 1).await;
+    let mut system = System::with(2, 1, MANY).await;
     let [alice, other] = [0, 1].map(|n| system.cluster.client(n, "alice"));
     let ids = parked(&alice).await;
     let mut streams = listen(&alice, &ids).await;
@@ -88,8 +90,8 @@ async fn a_thousand_listeners_move_to_another_gateway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_listeners_do_not_hold_up_the_end() {
     let (delay, deadline) = (Duration::from_millis(500), Duration::from_secs(6));
-    let settings = "[gateway]\ndrain_delay = \"500ms\"\ndrain_deadline = \"6s\"";
-    let mut system = System::with(1, 1, settings).await;
+    let settings = format!("[gateway]\ndrain_delay = \"500ms\"\ndrain_deadline = \"6s\"\n{MANY}");
+    let mut system = System::with(1, 1, &settings).await;
     let alice = system.cluster.client(0, "alice");
     let ids = parked(&alice).await;
     let mut streams = listen(&alice, &ids).await;
