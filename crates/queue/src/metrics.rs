@@ -54,7 +54,14 @@ impl Metrics {
         let outcomes = ["ok", "unavailable", "timeout", "connection", "refused"];
         for outcome in outcomes {
             metrics.pushes.with_label_values(&[outcome]);
-            for kind in ["changed", "stop", "progress", "catalogue", "resource", "wanted"] {
+            for kind in [
+                "changed",
+                "stop",
+                "progress",
+                "catalogue",
+                "resource",
+                "wanted",
+            ] {
                 metrics.published.with_label_values(&[kind, outcome]);
             }
         }
