@@ -163,7 +163,7 @@ async fn what_is_asked_goes_through_the_connection() {
             (-32602, json!("note://gone"))
         );
         let read = &server.of("resources/read")[0];
-        if read.header("mcp-method") != "" {
+        if !read.header("mcp-method").is_empty() {
             assert_eq!(read.header("mcp-name"), "note://one");
         }
         assert!(read.body["params"]["_meta"]["progressToken"].is_i64());
