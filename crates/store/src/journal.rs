@@ -31,7 +31,7 @@ pub struct JournalEntry {
     pub done: bool,
     /// The step may be repeated.
     pub idempotent: bool,
-    /// Output of a finished step, or the answer (JSON).
+    /// Output of a finished step, the answer, or what was received (JSON).
     pub value: Option<Bytes>,
     /// What the entry takes up: key, output and undo, or key, question and answer.
     pub bytes: i64,
