@@ -7,4 +7,7 @@ WHERE t.journaled AND t.stop_requested_at IS NULL AND t.phase IN ('queued', 'run
     SELECT FROM tools v WHERE v.name = t.tool AND v.last_seen_at > now() - $1::bigint * interval '1 millisecond'
       AND (v.version = t.tool_version
         OR convert_from(v.spec, 'UTF8')::jsonb -> 'resumes' @> to_jsonb(t.tool_version)))
+  AND NOT EXISTS (
+    SELECT FROM providers v WHERE 'provider/' || v.name = t.tool AND v.version = t.tool_version
+      AND v.last_seen_at > now() - $1::bigint * interval '1 millisecond')
 ORDER BY t.id LIMIT $2

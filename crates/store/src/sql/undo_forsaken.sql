@@ -6,5 +6,8 @@ WHERE t.phase = 'undoing' AND (t.lease_until IS NULL OR t.lease_until < now())
     SELECT FROM tools v WHERE v.name = t.tool AND v.last_seen_at > now() - $1::bigint * interval '1 millisecond'
       AND (v.version = t.tool_version
         OR convert_from(v.spec, 'UTF8')::jsonb -> 'resumes' @> to_jsonb(t.tool_version)))
+  AND NOT EXISTS (
+    SELECT FROM providers v WHERE 'provider/' || v.name = t.tool AND v.version = t.tool_version
+      AND v.last_seen_at > now() - $1::bigint * interval '1 millisecond')
   AND t.id <> ALL($3::uuid[])
 ORDER BY t.id LIMIT $2

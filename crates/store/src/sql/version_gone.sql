@@ -10,6 +10,9 @@ WITH due AS MATERIALIZED (
         SELECT FROM tools v WHERE v.name = t.tool AND v.last_seen_at > now() - $1::bigint * interval '1 millisecond'
           AND (v.version = t.tool_version
             OR convert_from(v.spec, 'UTF8')::jsonb -> 'resumes' @> to_jsonb(t.tool_version)))
+      AND NOT EXISTS (
+        SELECT FROM providers v WHERE 'provider/' || v.name = t.tool AND v.version = t.tool_version
+          AND v.last_seen_at > now() - $1::bigint * interval '1 millisecond')
       AND ($5::uuid IS NULL OR t.id = $5)
     ORDER BY t.id LIMIT $2
     FOR NO KEY UPDATE OF t SKIP LOCKED

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::resources::Resource;
-use store::{Introduction, ProviderSpec, Resources};
+use store::{Forsaken, Introduction, ProviderSpec, Resources};
 use tokio::task::JoinSet;
 
 use crate::support::{HOUR, SECOND, World};
@@ -220,4 +220,26 @@ async fn who_provides_hears_what_is_listened_to() {
         .await;
     assert_eq!(world.store.forget_resources(HOUR, 100).await.unwrap(), 1);
     assert!(want(&first).await);
+}
+
+/// A job is bound to a version of its provider, and not forsaken while a worker serves that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_waits_as_long_as_its_provider_lives() {
+    let world = World::new().await;
+    register(&world, &[("notes", 1)]).await;
+    let old = "tool = 'provider/notes', journaled = true, run_at = now() - interval '2 hours'";
+    let id = world.queued().await;
+    world.set(id, old).await;
+    let undoing = world.running().await.id();
+    let undone = format!("{old}, phase = 'undoing', pending_status = 'failed', lease_until = NULL");
+    world.set(undoing, &undone).await;
+    let gone = world.store.version_gone(HOUR, 10).await.unwrap();
+    assert_eq!(gone, Forsaken::default());
+    dies(&world, "notes", 1, 2).await;
+    // Another version is no help.
+    register(&world, &[("notes", 2)]).await;
+    let gone = world.store.version_gone(HOUR, 10).await.unwrap();
+    assert_eq!(gone.stopped, [id]);
+    let ended: Vec<_> = gone.ended.iter().map(|settled| settled.id).collect();
+    assert_eq!(ended, [undoing]);
 }
