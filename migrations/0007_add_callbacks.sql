@@ -4,6 +4,10 @@
 -- Release 0.1.0 runs on this schema: it opens no callbacks, and what it deletes takes them along. A
 -- task that waits for one is to it a job that is not due yet.
 
+-- This queued task is not due for long, because it waits for a service or backs off: nobody's turn comes to
+-- it (0008). Changes with `phase` or `run_at`, and once when it is due.
+ALTER TABLE tasks ADD COLUMN asleep boolean NOT NULL DEFAULT false;
+
 -- An address at which a task's result may arrive once: what `key` names in the task's journal, whose
 -- numbering it shares. The address itself is not kept: it follows from these columns and a key of the
 -- settings.

@@ -6,14 +6,20 @@
 -- keeps no limit of a tool.
 --
 -- Both kinds of index leave the HOT path alone: what they hold never changes while the predicate holds
--- (`run_at` moves with the phase only), and changes of the phase leave it anyway. A row is in one of
--- them at a time. A principal is in them as a hash, which is short to compare, and from a random
+-- (`run_at` moves with the phase, or with `asleep`), and changes of the phase leave it
+-- anyway. A row is in one of them at a time. A principal is in them as a hash, which is short to compare, and from a random
 -- value of which on one can begin to look.
 
--- Queued jobs by turn: all of one tool, priority and principal side by side, the longest due first.
+-- Queued jobs by turn: all of one tool, priority and principal side by side, the longest due first. Those
+-- that are not due for long are not among them: thousands of principals may wait for services, for days.
 DROP INDEX CONCURRENTLY IF EXISTS tasks_waiting;
 CREATE INDEX CONCURRENTLY tasks_waiting
-    ON tasks (queue, tool, priority, hashtextextended(issuer || ' ' || subject, 0), run_at) WHERE phase = 'queued';
+    ON tasks (queue, tool, priority, hashtextextended(issuer || ' ' || subject, 0), run_at)
+    WHERE phase = 'queued' AND NOT asleep;
+
+-- The others, by when they are due.
+DROP INDEX CONCURRENTLY IF EXISTS tasks_asleep;
+CREATE INDEX CONCURRENTLY tasks_asleep ON tasks (run_at) WHERE phase = 'queued' AND asleep;
 
 -- Running jobs of a tool, and of a principal among them: limits.
 DROP INDEX CONCURRENTLY IF EXISTS tasks_running;

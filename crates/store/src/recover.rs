@@ -43,6 +43,9 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn unhinted(&self, filter: &UnhintedFilter<'_>) -> Result<Vec<Unhinted>, Error> {
+        // Without it a hint leads to the job all the same (`named` in claim_best.sql): a row that
+        // cannot be written keeps nothing else from being found.
+        drop(self.wake().await);
         // Whoever gets the hint must be past its own grace, or it drops it.
         let (age, grace_ms) = (
             ms(filter.age),
@@ -77,6 +80,14 @@ impl Store {
                     attempt: row.get("attempt"),
                 })
                 .collect())
+        })
+    }
+
+    async fn wake(&self) -> Result<(), Error> {
+        with_connection!(self, "wake", |connection| {
+            let statement = connection.prepare_cached(sql!("wake")).await?;
+            connection.execute(&statement, &[]).await?;
+            Ok(())
         })
     }
 

@@ -24,6 +24,7 @@ WITH lost AS (
         claimed_at = CASE WHEN t.lease_until IS NOT NULL AND t.claim_token = $5 THEN t.claimed_at ELSE now() END,
         lease_until = now() + $6::bigint * interval '1 millisecond',
         started_at = coalesce(t.started_at, now()),
+        asleep = false,
         tool_version = CASE WHEN t.journaled THEN t.tool_version ELSE $3 END
     WHERE t.id = $1 AND t.tool = $2 AND (NOT t.journaled OR t.tool_version = ANY($4::int[]))
       AND ((t.phase = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL

@@ -5,14 +5,16 @@
 -- priority goes first whose jobs have waited longest, so that none waits for ever.
 -- Jobs of one tool, priority and principal stand together in tasks_waiting, so that a principal with
 -- 100,000 jobs costs as much as one with one. Of many principals 16 are looked at, from a random place
--- ($14) on. What others have locked is theirs. Nothing is taken where the hinted job is to be undone, or
--- its lease ran out: that one goes first, by claim.sql (`named`).
+-- ($14) on. What is not due yet is passed within the index, so that it hides nothing that is; what is `asleep`
+-- is not in it. What others have locked is theirs. Nothing is taken where the hinted job is to be undone, or
+-- its lease ran out, or it is due and still `asleep`: that one goes first, by claim.sql (`named`).
 -- Limits of tools ($5: jobs at once, $6: of one principal) are counted, and not stored: what runs under a
 -- lease holds a slot, and nothing else does. Counting is exact under the lock of lock_slots.sql only, so
 -- without it a job of a limited tool is told (`best_tool`), and not taken. $16: `take` what is not limited;
 -- `sure`, the lock is held; `look`, take nothing.
 WITH RECURSIVE hinted AS MATERIALIZED (
-    SELECT t.queue, t.phase = 'undoing' OR (t.phase = 'running' AND t.lease_until < now()) AS named
+    SELECT t.queue, t.phase = 'undoing' OR (t.phase = 'running' AND t.lease_until < now())
+        OR (t.phase = 'queued' AND t.asleep AND t.run_at <= now()) AS named
     FROM tasks t WHERE t.id = $1
 ), served AS MATERIALIZED (
     SELECT s.*, coalesce((SELECT h.queue FROM hinted h), $2::text) AS queue
@@ -26,7 +28,8 @@ WITH RECURSIVE hinted AS MATERIALIZED (
             UNION ALL
             SELECT x.priority FROM p CROSS JOIN LATERAL (
                 SELECT t.priority::int FROM tasks t
-                WHERE t.phase = 'queued' AND t.queue = s.queue AND t.tool = s.tool AND t.priority < p.priority
+                WHERE t.phase = 'queued' AND NOT t.asleep AND t.run_at <= now()
+                  AND t.queue = s.queue AND t.tool = s.tool AND t.priority < p.priority
                 ORDER BY t.priority DESC LIMIT 1) x
         ) SELECT p.priority FROM p OFFSET 1 LIMIT 16) p
     -- Where it has no slot, nothing of it is looked at.
@@ -43,14 +46,15 @@ WITH RECURSIVE hinted AS MATERIALIZED (
                 UNION ALL
                 SELECT x.principal, x.run_at, x.fits, w.fitting + x.fits::int, w.looked + 1
                 FROM w CROSS JOIN LATERAL (
-                    SELECT hashtextextended(t.issuer || ' ' || t.subject, 0) AS principal, t.run_at, t.run_at <= now()
-                        AND (l.slots_each IS NULL OR l.slots_each > (SELECT count(*) FROM tasks r
+                    SELECT hashtextextended(t.issuer || ' ' || t.subject, 0) AS principal, t.run_at,
+                        (l.slots_each IS NULL OR l.slots_each > (SELECT count(*) FROM tasks r
                             WHERE r.phase = 'running' AND r.tool = l.tool
                               AND hashtextextended(r.issuer || ' ' || r.subject, 0) = hashtextextended(t.issuer || ' ' || t.subject, 0)
                               AND NOT (r.lease_until < now() AND $12::bigint >= $11::bigint
                                   AND pg_postmaster_start_time() < now() - $11::bigint * interval '1 millisecond'))) AS fits
                     FROM tasks t
-                    WHERE t.phase = 'queued' AND t.queue = l.queue AND t.tool = l.tool AND t.priority = l.priority
+                    WHERE t.phase = 'queued' AND NOT t.asleep AND t.run_at <= now()
+                      AND t.queue = l.queue AND t.tool = l.tool AND t.priority = l.priority
                       AND hashtextextended(t.issuer || ' ' || t.subject, 0) > w.principal
                       AND hashtextextended(t.issuer || ' ' || t.subject, 0) <= part.high
                     ORDER BY hashtextextended(t.issuer || ' ' || t.subject, 0), t.run_at LIMIT 1) x
@@ -68,7 +72,7 @@ WITH RECURSIVE hinted AS MATERIALIZED (
         r.queue, r.tool, r.version, j.id, j.tool_version, j.journaled
     FROM ranked r CROSS JOIN LATERAL (
         SELECT t.id, t.tool_version, t.journaled FROM tasks t
-        WHERE t.phase = 'queued' AND t.queue = r.queue AND t.tool = r.tool AND t.priority = r.priority
+        WHERE t.phase = 'queued' AND NOT t.asleep AND t.queue = r.queue AND t.tool = r.tool AND t.priority = r.priority
           AND hashtextextended(t.issuer || ' ' || t.subject, 0) = r.principal
           AND t.run_at <= now() AND t.stop_requested_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
           AND (NOT t.journaled OR (t.tool, t.tool_version) IN (SELECT * FROM unnest($7::text[], $8::int[])))
@@ -93,7 +97,7 @@ SELECT c.*, b.id AS best_id, b.queue AS best_queue, b.tool AS best_tool, b.tool_
     -- Something could be taken, and others have it locked at the moment.
     b.id IS NULL AND EXISTS (SELECT FROM ranked r CROSS JOIN LATERAL (
         SELECT FROM tasks t
-        WHERE t.phase = 'queued' AND t.queue = r.queue AND t.tool = r.tool AND t.priority = r.priority
+        WHERE t.phase = 'queued' AND NOT t.asleep AND t.queue = r.queue AND t.tool = r.tool AND t.priority = r.priority
           AND hashtextextended(t.issuer || ' ' || t.subject, 0) = r.principal
           AND t.run_at <= now() AND t.stop_requested_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
           AND (NOT t.journaled OR (t.tool, t.tool_version) IN (SELECT * FROM unnest($7::text[], $8::int[])))

@@ -17,6 +17,7 @@ UPDATE tasks t SET
     open_step = CASE WHEN t.open_step = $2 OR t.open_step = c.step THEN NULL ELSE t.open_step END,
     has_undo = t.has_undo OR coalesce((SELECT undoable FROM s), false),
     run_at = CASE WHEN t.phase = 'queued' THEN now() ELSE t.run_at END,
+    asleep = false,
     hint_count = CASE WHEN t.phase = 'queued' THEN 0 ELSE t.hint_count END,
     hint_epoch = CASE WHEN t.phase = 'queued' THEN $5::text ELSE t.hint_epoch END,
     hinted_at = CASE WHEN t.phase <> 'queued' THEN t.hinted_at WHEN $5::text IS NOT NULL THEN now() END,

@@ -3,7 +3,7 @@
 -- context that jsonb can't hold (an old release kept any text) stays as it is.
 UPDATE tasks SET
     status = 'working', phase = 'queued', input_requests = NULL, input_deadline_at = NULL,
-    parked_for = NULL, run_at = now(), hint_count = 0, hint_epoch = $2,
+    parked_for = NULL, run_at = now(), asleep = false, hint_count = 0, hint_epoch = $2,
     hinted_at = CASE WHEN $2::text IS NOT NULL THEN now() END,
     trace_context = CASE
         WHEN $3::text IS NULL AND trace_context IS NULL THEN NULL

@@ -1,6 +1,6 @@
 -- I10. The job ends because the task waits for a service: lease, slot and owner go. To everybody else
 -- it is a job that is due when the callback's time is over, so that nothing but the usual look at due
--- jobs is needed to end the wait. What the service does meanwhile is an open step ($5) unless an undo
+-- jobs is needed to end the wait. Nobody's turn comes to it before (`asleep`). What the service does meanwhile is an open step ($5) unless an undo
 -- ends it or it does no harm: a task that is stopped then says that it may take effect. The TTL grows
 -- by the wait, up to the tool's cap. What was said since the address was made stands. Refused when a stop is requested. Runs under the lock of
 -- lock_running.sql.
@@ -11,7 +11,7 @@ WITH before AS (
 ), t AS (
     UPDATE tasks SET
         phase = 'queued', lease_until = NULL, claimed_at = NULL, journaled = true,
-        run_at = before.due, hinted_at = NULL, hint_count = 0,
+        run_at = before.due, asleep = true, hinted_at = NULL, hint_count = 0,
         open_step = CASE WHEN $5 THEN $4 END,
         expires_at = CASE WHEN NOT before.first THEN expires_at WHEN expires_at IS NOT NULL
             THEN greatest(expires_at, least(expires_at + (before.due - now()),

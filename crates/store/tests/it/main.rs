@@ -16,6 +16,7 @@ mod callbacks;
 mod cancel;
 mod claim;
 mod create;
+mod crowd;
 mod ends;
 mod expire;
 mod input;

@@ -210,14 +210,14 @@ const OF_WORKERS: &str = "abandon_step begin_step begin_undo claim claim_best cl
     journal lock_running lock_slots lock_tools lock_undoing next_undo open_callback park progress \
     record_answer record_resource_updates register_provider register_tool release repeated retry retry_undo \
     schema_state set_current settle_stopped slots stop_own touch_tools undone undos unhinted unserve \
-    unserve_providers wait_callback wanted_resources worker_alive worker_gone";
+    unserve_providers wait_callback wake wanted_resources worker_alive worker_gone";
 const OF_CRONS: &str = "delist_unserved delist_unserved_providers due_deliveries elect_tools end_holds expire \
     expiring forget_resources forsaken gauges give_up_undos keep_waiting lead_sweep lock_task lock_tools \
     lock_unanswered lock_undoing mark_hinted outstanding purge purge_alerts purge_audit purge_tombstones \
     purgeable queue_ages raise_live raise_unfetched request_stop resolve_alerts resume schema_state \
     sent_deliveries set_current settle_stopped slots stoppable store_answers sweep_success swept tool_names \
     unanswered undo_forsaken undone undos unfetched unheld unhinted unhinted_ages unjudged unsent_delivery \
-    version_gone watched";
+    version_gone wake watched";
 
 /// Postgres looks at rights before it plans, and plans without acting.
 #[tokio::test]

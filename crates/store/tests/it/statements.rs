@@ -122,6 +122,7 @@ const ON_AN_INDEX: &[&str] = &[
     "unheld",
     "unhinted",
     "wait_callback",
+    "wake",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
