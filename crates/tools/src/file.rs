@@ -14,6 +14,7 @@ mod upstream;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use toml::de::DeTable;
 use worker::Tool;
@@ -57,6 +58,10 @@ pub struct ToolsFile {
     pub tools: Vec<Declared>,
     /// Its upstream servers, whose tools are known when they are asked.
     pub upstreams: Vec<Upstream>,
+    /// What upstream servers need and is not there now: those servers are down until it is.
+    pub missing: Vec<Problem>,
+    /// What works, and perhaps not as it was meant.
+    pub notes: Vec<Problem>,
     written: Vec<limits::Written>,
 }
 
@@ -88,7 +93,7 @@ impl ToolsFile {
             return Some(Policy {
                 source: tool.source,
                 line: tool.line,
-                values: tool.policy.clone(),
+                values: with_effects(tool.policy.clone(), &tool.effects),
             });
         }
         let upstreams = self.upstreams.iter();
@@ -97,9 +102,18 @@ impl ToolsFile {
         Some(Policy {
             source: "upstream",
             line: upstream.line,
-            values: upstream.policies.of(name).1,
+            values: with_effects(
+                upstream.policies.of(name).1,
+                &upstream.policies.effects_of(name),
+            ),
         })
     }
+}
+
+/// What a call does decides what a crash means: it is shown with the policy.
+fn with_effects(mut values: Vec<Effective>, effects: &Effective) -> Vec<Effective> {
+    values.push(effects.clone());
+    values
 }
 
 /// A tool that a file declares.
@@ -114,6 +128,10 @@ pub struct Declared {
     pub tool: Arc<dyn Tool>,
     /// Its policy, and where each value comes from.
     pub policy: Vec<Effective>,
+    /// What a call of it does, by its key or its hints.
+    pub effects: Effective,
+    /// How long its program may take to end, and on which line that is said.
+    pub grace: Option<(Duration, usize)>,
 }
 
 /// Everything that is wrong with a tools file, in the order of its lines.
@@ -128,20 +146,8 @@ pub struct Problems {
 
 impl Problems {
     fn text(&self) -> String {
-        let lines: Vec<String> = self
-            .problems
-            .iter()
-            .map(|Problem { line, key, problem }| {
-                let place = match line {
-                    0 => self.file.display().to_string(),
-                    line => format!("{}:{line}", self.file.display()),
-                };
-                match key.as_str() {
-                    "" => format!("{place}: {problem}"),
-                    key => format!("{place}: {key}: {problem}"),
-                }
-            })
-            .collect();
+        let problems = self.problems.iter();
+        let lines: Vec<String> = problems.map(|problem| problem.of(&self.file)).collect();
         lines.join("\n")
     }
 }
@@ -211,13 +217,15 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
         let output = limits::Written::of(&section);
         if let Some(read) = command::read(section, folder, &defaults) {
             written.push(output.by(&read.program));
-            from.declare(&mut tools, Arc::new(read.program), read.policy);
+            let tool = Arc::new(read.program);
+            from.declare(&mut tools, tool, read.policy, (read.effects, read.grace));
         }
     }
     for section in sections(&root, "http", http_keys::HTTP) {
         let from = Place::of(&reader, &section, "http");
         if let Some(read) = http::read(section, folder, &defaults) {
-            from.declare(&mut tools, Arc::new(read.service), read.policy);
+            let tool = Arc::new(read.service);
+            from.declare(&mut tools, tool, read.policy, (read.effects, None));
         }
     }
     let mut upstreams: Vec<Upstream> = Vec::new();
@@ -241,12 +249,14 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
         });
     }
     root.finish();
-    let problems = reader.into_problems();
+    let [problems, missing, notes] = reader.into_said();
     if problems.is_empty() {
         let tools = tools.into_values().collect();
         Ok(ToolsFile {
             tools,
             upstreams,
+            missing,
+            notes,
             written,
         })
     } else {
@@ -278,6 +288,7 @@ impl<'r, 'a> Place<'r, 'a> {
         tools: &mut BTreeMap<String, Declared>,
         tool: Arc<dyn Tool>,
         policy: Vec<Effective>,
+        (effects, grace): (Effective, Option<(Duration, usize)>),
     ) {
         let name = tool.spec().name().to_owned();
         if let Some(first) = tools.get(&name) {
@@ -291,6 +302,8 @@ impl<'r, 'a> Place<'r, 'a> {
             line: self.reader.line(self.at),
             tool,
             policy,
+            effects,
+            grace,
         };
         tools.insert(name, declared);
     }

@@ -71,7 +71,8 @@ impl Program {
             && let Err(error) = schema.validate(&value)
         {
             let place = error.instance_path().to_string();
-            let message = format!("its result does not fit its outputSchema, at /{place}: {error}");
+            let place = if place.is_empty() { "its root" } else { &place };
+            let message = format!("its result does not fit its outputSchema, at {place}: {error}");
             return Err(ToolError::failed(INTERNAL, message));
         }
         Ok(CallToolResult::structured(value))

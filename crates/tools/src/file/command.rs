@@ -22,6 +22,8 @@ const MEMORY_BYTES_MIN: u64 = 1024 * 1024;
 pub(super) struct Read {
     pub(super) program: Program,
     pub(super) policy: Vec<policy::Effective>,
+    pub(super) effects: policy::Effective,
+    pub(super) grace: Option<(Duration, usize)>,
 }
 
 /// Reads one section; `None` when it has problems, all of which were told.
@@ -33,6 +35,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
     let known = known.unwrap_or_default();
     let annotations = annotations(&section);
     let effects = effects(&section, annotations.as_ref());
+    let effects_shown = effects_shown(&section, effects);
     let policy_table = section.table("policy", POLICY);
     let own = policy_table.as_ref().map(Layer::read).unwrap_or_default();
     let layers = [(From::Defaults, defaults), (From::Tool, &own)];
@@ -122,6 +125,18 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
             &known,
         );
     }
+    if let Some(program) = &program
+        && !positional.is_empty()
+        && !section.table.contains_key("separator")
+        && let Some(interpreter) = script(program)
+    {
+        let note = format!(
+            "the program is a script of {interpreter}, whose first argument is the separator \"--\" \
+             and not \"{}\"; a script that does not expect that wants `shift`, or separator = \"\"",
+            positional[0]
+        );
+        section.note(section.at("positional"), "positional", note);
+    }
     let stdin = section.take("stdin").unwrap_or(true);
     if channel.is_some() && !stdin {
         let problem = "must be true where there is a protocol: replies come that way";
@@ -159,11 +174,33 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         output_bytes_max: section.take("output_bytes_max").unwrap_or(OUTPUT_BYTES_MAX),
         retry_exit_codes,
     };
+    let grace = program
+        .grace
+        .map(|grace| (grace, section.reader.line(section.at("grace"))));
     section.finish();
     name.map(|_| Read {
         program,
         policy: shown,
+        effects: effects_shown,
+        grace,
     })
+}
+
+/// The interpreter of a program that gets its arguments one by one, as they stand.
+fn script(program: &Path) -> Option<String> {
+    let mut start = [0; 128];
+    let mut file = std::fs::File::open(program).ok()?;
+    let length = std::io::Read::read(&mut file, &mut start).ok()?;
+    let line = start[..length].strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let words = line
+        .split_whitespace()
+        .filter(|word| !word.starts_with('-'));
+    let mut names = words.map(|word| word.rsplit('/').next().unwrap_or_default());
+    let name = names.find(|name| *name != "env")?;
+    let known = ["sh", "bash", "dash", "ksh", "zsh"].contains(&name);
+    (known || name.starts_with("python")).then(|| name.to_owned())
 }
 
 fn wrong_word(section: &Section<'_, '_>, key: &'static str) {
@@ -222,9 +259,37 @@ pub(super) fn effects(section: &Section<'_, '_>, annotations: Option<&ToolAnnota
     }
 }
 
+/// The same for people, and where it comes from.
+pub(super) fn effects_shown(section: &Section<'_, '_>, effects: Effects) -> policy::Effective {
+    let value = match effects {
+        Effects::None => "none",
+        Effects::Repeatable => "repeatable",
+        Effects::Once => "once",
+    };
+    let key = match effects {
+        _ if section.table.contains_key("effects") => Some("effects"),
+        Effects::None | Effects::Repeatable => Some("annotations"),
+        Effects::Once => None,
+    };
+    policy::Effective {
+        key: "effects",
+        value: value.into(),
+        from: key.map_or(From::Default, |_| From::Tool),
+        line: key.map(|key| section.reader.line(section.at(key))),
+    }
+}
+
 /// The program's file, if there is one that can be run.
 fn executable(section: &Section<'_, '_>, folder: &Path, program: &Path) -> Option<PathBuf> {
-    let at = section.at("program");
+    let found = find(folder, program);
+    if let Err(problem) = &found {
+        section.problem(section.at("program"), "program", problem.clone());
+    }
+    found.ok()
+}
+
+/// Looks for a program as it is started: a path from this folder on, or a name on the PATH.
+pub(super) fn find(folder: &Path, program: &Path) -> Result<PathBuf, String> {
     let is_path = program.components().count() > 1 || program.is_absolute();
     let file = if is_path {
         Some(folder.join(program)).filter(|file| file.exists())
@@ -235,20 +300,16 @@ fn executable(section: &Section<'_, '_>, folder: &Path, program: &Path) -> Optio
             .find(|file| is_executable(file))
     };
     let Some(file) = file else {
-        let place = if is_path {
+        return Err(if is_path {
             format!("{} does not exist", folder.join(program).display())
         } else {
             format!("{} is not on the PATH", program.display())
-        };
-        section.problem(at, "program", place);
-        return None;
+        });
     };
     if !is_executable(&file) {
-        let problem = format!("{} is no executable file", file.display());
-        section.problem(at, "program", problem);
-        return None;
+        return Err(format!("{} is no executable file", file.display()));
     }
-    Some(file)
+    Ok(file)
 }
 
 fn is_executable(file: &Path) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method};
 use worker::{Definition, ToolSpec};
 
-use super::command::{annotations, argument_is_known, effects, json_of};
+use super::command::{annotations, argument_is_known, effects, effects_shown, json_of};
 use super::http_keys::HTTP;
 use super::policy::{self, From, Layer, POLICY};
 use super::reader::Section;
@@ -41,6 +41,7 @@ const NOT_YOURS: [&str; 14] = [
 pub(super) struct Read {
     pub(super) service: Service,
     pub(super) policy: Vec<policy::Effective>,
+    pub(super) effects: policy::Effective,
 }
 
 /// Reads one section; `None` when it has problems, all of which were told.
@@ -52,6 +53,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
     let known = known.unwrap_or_default();
     let annotations = annotations(&section);
     let effects = effects(&section, annotations.as_ref());
+    let effects_shown = effects_shown(&section, effects);
     let policy_table = section.table("policy", POLICY);
     let own = policy_table.as_ref().map(Layer::read).unwrap_or_default();
     let layers = [(From::Defaults, defaults), (From::Tool, &own)];
@@ -147,6 +149,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
     name.map(|_| Read {
         service,
         policy: shown,
+        effects: effects_shown,
     })
 }
 

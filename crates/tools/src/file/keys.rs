@@ -66,7 +66,7 @@ pub(super) const COMMAND: &[Key] = &[
     Key {
         name: "separator",
         allowed: "a text like \"--\", or \"\" for none",
-        text: "The word before the positional ones (`\"--\"`): what comes after it is no flag, whatever it begins with. Without one, a value that begins with `-` is refused",
+        text: "The word before the positional ones (`\"--\"`): what comes after it is no flag, whatever it begins with. Without one, a value that begins with `-` is refused. A program that does not know `--`, such as most shell scripts, gets it as its first argument: `\"\"` for those",
     },
     Key {
         name: "stdin",

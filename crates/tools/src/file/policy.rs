@@ -379,14 +379,35 @@ pub fn of_code(policy: &ToolPolicy) -> Vec<Effective> {
 
 /// Checks what the values mean together, and says which one is wrong where it was set.
 pub(super) fn check(tool: &Section<'_, '_>, name: &str, policy: &ToolPolicy, layers: &Layers<'_>) {
-    let Err(error) = policy.validate(name) else {
-        return;
-    };
-    // The sentence begins with the setting that it is about.
-    let key = error.problem.split([' ', '.']).next().unwrap_or_default();
-    let set = layers.iter().rev().find_map(|(_, layer)| layer.get(key));
-    let at = set.map_or(tool.at, |said| said.at);
-    tool.problem(at, &format!("policy.{key}"), error.problem.clone());
+    let mut told: BTreeMap<&str, String> = BTreeMap::new();
+    let mut policy = policy.clone();
+    while let Err(error) = policy.validate(name) {
+        // The sentence begins with the setting that it is about.
+        let key = error.problem.split([' ', '.']).next().unwrap_or_default();
+        let set = layers.iter().rev().find_map(|(_, layer)| layer.get(key));
+        // What is wrong because of another one's default is no help.
+        if !told.is_empty() && (set.is_none() || told.contains_key(key)) {
+            return;
+        }
+        let at = set.map_or(tool.at, |said| said.at);
+        tool.problem(at, &format!("policy.{key}"), error.problem.clone());
+        // Others may be wrong as well: it is judged again as if nobody had said this.
+        let known = POLICY.iter().find(|known| known.name == key);
+        let (Some(known), Some(_)) = (known, set) else {
+            return;
+        };
+        told.insert(known.name, error.problem);
+        let said: Vec<(&str, &Value)> = POLICY
+            .iter()
+            .filter(|key| !told.contains_key(key.name))
+            .filter_map(|key| {
+                let said = layers.iter().rev();
+                let said = said.filter_map(|(_, layer)| layer.get(key.name)).next()?;
+                Some((key.name, &said.value))
+            })
+            .collect();
+        policy = with(said).unwrap_or_default();
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -19,6 +20,22 @@ pub struct Problem {
     pub problem: String,
 }
 
+impl Problem {
+    /// As it is told of this file.
+    #[must_use]
+    pub fn of(&self, file: &Path) -> String {
+        let Self { line, key, problem } = self;
+        let place = match line {
+            0 => file.display().to_string(),
+            line => format!("{}:{line}", file.display()),
+        };
+        match key.as_str() {
+            "" => format!("{place}: {problem}"),
+            key => format!("{place}: {key}: {problem}"),
+        }
+    }
+}
+
 /// A key of a table: one row of the reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
@@ -30,10 +47,12 @@ pub struct Key {
     pub text: &'static str,
 }
 
-/// The problems of one text.
+/// The problems of one text, and what is said beside them.
 pub(super) struct Reader<'a> {
     text: &'a str,
     problems: RefCell<BTreeSet<Problem>>,
+    missing: RefCell<BTreeSet<Problem>>,
+    notes: RefCell<BTreeSet<Problem>>,
 }
 
 impl<'a> Reader<'a> {
@@ -41,6 +60,8 @@ impl<'a> Reader<'a> {
         Self {
             text,
             problems: RefCell::default(),
+            missing: RefCell::default(),
+            notes: RefCell::default(),
         }
     }
 
@@ -50,17 +71,24 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn problem(&self, at: usize, key: String, problem: impl Into<String>) {
+        let problem = self.said(at, key, problem);
+        self.problems.borrow_mut().insert(problem);
+    }
+
+    fn said(&self, at: usize, key: String, problem: impl Into<String>) -> Problem {
         // Messages of the parser may have lines.
         let problem = problem.into().trim().replace('\n', " ");
-        self.problems.borrow_mut().insert(Problem {
+        Problem {
             line: self.line(at),
             key,
             problem,
-        });
+        }
     }
 
-    pub(super) fn into_problems(self) -> Vec<Problem> {
-        self.problems.into_inner().into_iter().collect()
+    /// Problems, what is missing, and notes.
+    pub(super) fn into_said(self) -> [Vec<Problem>; 3] {
+        [self.problems, self.missing, self.notes]
+            .map(|said| said.into_inner().into_iter().collect())
     }
 }
 
@@ -108,6 +136,18 @@ impl<'r, 'a> Section<'r, 'a> {
 
     pub(super) fn problem(&self, at: usize, key: &str, problem: impl Into<String>) {
         self.reader.problem(at, self.path(key), problem);
+    }
+
+    /// Something that is not there now, and may be when it is needed.
+    pub(super) fn missing(&self, at: usize, key: &str, problem: impl Into<String>) {
+        let problem = self.reader.said(at, self.path(key), problem);
+        self.reader.missing.borrow_mut().insert(problem);
+    }
+
+    /// Something that works, and perhaps not as it was meant.
+    pub(super) fn note(&self, at: usize, key: &str, note: impl Into<String>) {
+        let note = self.reader.said(at, self.path(key), note);
+        self.reader.notes.borrow_mut().insert(note);
     }
 
     fn key(&self, name: &'static str) -> Key {

@@ -350,7 +350,7 @@ fn every_mistake_in_an_upstream_names_line_and_key() {
         ),
         (
             "url = \"http://a/\"\n[upstream.tools.x]\ncolour = 3",
-            "5: upstream \"a\": unknown field `colour`",
+            "5: upstream \"a\": unknown field `colour`, expected `effects`, `hide` or `policy`",
         ),
         (
             "url = \"http://a/\"\n[upstream.tools.x.policy]\nttl = 3",
@@ -406,6 +406,136 @@ fn an_upstreams_tools_have_policies_in_three_layers() {
     assert_eq!(from("a_slow"), ("upstream", 4, From::Tool, Some(11)));
     assert_eq!(from("a_other"), ("upstream", 4, From::Source, Some(9)));
     assert_eq!(from("x"), ("upstream", 13, From::Defaults, Some(2)));
+}
+
+/// The value of `effects`, and where it is said.
+fn effects(file: &ToolsFile, name: &str) -> (String, From, Option<usize>) {
+    let policy = file.policy(name).unwrap();
+    let row = policy.values.iter().find(|row| row.key == "effects");
+    let row = row.unwrap();
+    (row.value.as_str().unwrap().to_owned(), row.from, row.line)
+}
+
+#[test]
+fn what_a_call_does_is_shown_with_its_policy() {
+    let of = |more: &str| {
+        let file = read(&with(more), folder()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        effects(&file, "a")
+    };
+    assert_eq!(of(""), ("once".to_owned(), From::Default, None));
+    let said = ("repeatable".to_owned(), From::Tool, Some(5));
+    assert_eq!(of("effects = \"repeatable\""), said);
+    let hinted = ("none".to_owned(), From::Tool, Some(5));
+    assert_eq!(of("annotations = { readOnlyHint = true }"), hinted);
+    let text = "[[upstream]]\nname = \"a\"\nprefix = \"a_\"\nurl = \"http://a/\"\neffects = \"none\"\n\
+                [upstream.tools.pay]\neffects = \"once\"\n\
+                [[upstream]]\nname = \"b\"\nurl = \"http://b/\"\n";
+    let file = read(text, folder()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let other = ("none".to_owned(), From::Source, Some(5));
+    assert_eq!(effects(&file, "a_other"), other);
+    let pay = ("once".to_owned(), From::Tool, Some(7));
+    assert_eq!(effects(&file, "a_pay"), pay);
+    let unsaid = ("by_hints".to_owned(), From::Default, None);
+    assert_eq!(effects(&file, "x"), unsaid);
+}
+
+/// Both kinds of program begin where the file is.
+#[test]
+fn an_upstreams_command_runs_in_the_files_folder() {
+    let text = "[[upstream]]\nname = \"a\"\ncommand = [\"sh\", \"server.sh\"]\n\
+                [[upstream]]\nname = \"b\"\nurl = \"http://b/\"\n";
+    let file = read(text, Path::new("/etc")).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let dir = |at: usize| file.upstreams[at].wanted.config.dir.clone();
+    assert_eq!(dir(0).as_deref(), Some(Path::new("/etc/")));
+    assert_eq!(dir(1), None);
+    assert!(file.missing.is_empty(), "{:?}", file.missing);
+}
+
+/// A server that lacks something costs its own tools: the file is served, and the check says it.
+#[test]
+fn what_an_upstream_lacks_is_told() {
+    let lacks = |more: &str| {
+        let text = format!("[[upstream]]\nname = \"a\"\n{more}");
+        let file = read(&text, folder()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let said = file.missing.iter().map(|one| one.of(Path::new("f")));
+        said.collect::<Vec<String>>()
+    };
+    for (more, expected) in [
+        (
+            "command = [\"no-such-prog\"]",
+            "f:3: upstream \"a\": command: no-such-prog is not on the PATH",
+        ),
+        (
+            "command = [\"./no-such\"]",
+            "f:3: upstream \"a\": command: /./no-such does not exist",
+        ),
+        (
+            "command = [\"sh\"]\ndir = \"no-such\"",
+            "f:4: upstream \"a\": dir: /no-such is no folder",
+        ),
+        (
+            "url = \"http://a/\"\nbearer_file = \"/none\"",
+            "f:4: upstream \"a\": bearer_file: /none: No such file",
+        ),
+        (
+            "url = \"https://a/\"\nca_file = \"/none\"",
+            "f:4: upstream \"a\": ca_file: /none: No such file",
+        ),
+        (
+            "url = \"https://a/\"\n[upstream.oauth]\ntoken_url = \"https://t/\"\nclient_id = \"c\"\n\
+             client_secret_file = \"/none\"",
+            "f:4: upstream \"a\": oauth.client_secret_file: /none: No such file",
+        ),
+    ] {
+        let said = lacks(more);
+        assert!(
+            said.len() == 1 && said[0].starts_with(expected),
+            "{more}: {said:#?}"
+        );
+    }
+    assert!(lacks("command = [\"no-such\"]\nenv = { PATH = \"/opt\" }").is_empty());
+}
+
+#[test]
+fn a_script_is_told_what_its_first_argument_is() {
+    let temp = tempfile::tempdir().unwrap();
+    let script = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = temp.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    script("sh", "#!/bin/sh -e\necho $1\n");
+    script("py", "#!/usr/bin/env python3\n");
+    script("other", "#!/usr/bin/node\n");
+    let notes = |program: &str, more: &str| {
+        let text = format!(
+            "[[command]]\nname = \"a\"\ndescription = \"A.\"\nprogram = \"./{program}\"\n\
+             positional = [\"who\"]\n{more}\n[command.input_schema]\ntype = \"object\"\n\
+             [command.input_schema.properties.who]\ntype = \"string\"\n"
+        );
+        let file = read(&text, temp.path()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let notes = file.notes.iter().map(|note| note.of(Path::new("f")));
+        notes.collect::<Vec<String>>()
+    };
+    let said = "f:5: command \"a\": positional: the program is a script of";
+    let of_sh = notes("sh", "");
+    assert!(
+        of_sh.len() == 1 && of_sh[0].starts_with(&format!("{said} sh")),
+        "{of_sh:?}"
+    );
+    assert!(notes("py", "")[0].starts_with(&format!("{said} python3")));
+    assert!(notes("other", "").is_empty());
+    assert!(notes("sh", "separator = \"\"").is_empty());
+}
+
+#[test]
+fn every_mistake_in_a_policy_is_told() {
+    let found = problems(&with("policy = { priority = 200, queue = \"a b\" }"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    for key in ["policy.priority", "policy.queue"] {
+        assert!(found.iter().any(|one| one.contains(key)), "{found:?}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use toml::de::{DeValue, ValueDeserializer};
 
 use super::policy::{self, Effective, From, Layer, POLICY};
 use super::reader::{Key, Section};
-use crate::upstream::{UpstreamConfig, Wanted};
+use crate::upstream::{Effects, UpstreamConfig, Wanted};
 
 /// What of a section is ours; the rest is `UpstreamConfig`'s.
 pub(super) const UPSTREAM: &[Key] = &[
@@ -39,6 +39,8 @@ pub(super) struct Policies {
     defaults: Layer,
     source: Layer,
     tools: BTreeMap<String, Layer>,
+    effects: Effective,
+    effects_of: BTreeMap<String, Effective>,
 }
 
 impl Policies {
@@ -52,6 +54,12 @@ impl Policies {
             (From::Source, &self.source),
             (From::Tool, tool),
         ])
+    }
+
+    /// What a call of it does.
+    pub(super) fn effects_of(&self, name: &str) -> Effective {
+        let own = name.strip_prefix(&self.prefix).unwrap_or(name);
+        self.effects_of.get(own).unwrap_or(&self.effects).clone()
     }
 }
 
@@ -71,7 +79,10 @@ pub(super) fn read(
         let key = problem.split([':', ',', '.']).next().unwrap_or_default();
         section.problem(section.at(key), "", problem.clone());
     }
-    config.dir = config.dir.map(|dir| folder.join(dir));
+    if config.command.is_some() {
+        // Its arguments may name files, as its program does.
+        config.dir = Some(folder.join(config.dir.unwrap_or_default()));
+    }
     config.bearer_file = config.bearer_file.map(|file| folder.join(file));
     config.ca_file = config.ca_file.map(|file| folder.join(file));
     if let Some(oauth) = &mut config.oauth {
@@ -82,7 +93,11 @@ pub(super) fn read(
     {
         *program = folder.join(&*program).display().to_string();
     }
+    look(&section, folder, &config);
+    let (effects, effects_of) = effects(&section, &config);
     let policies = Policies {
+        effects,
+        effects_of,
         prefix: config.prefix.clone(),
         defaults: defaults.clone(),
         source,
@@ -95,6 +110,67 @@ pub(super) fn read(
         adjust: Arc::new(move |_, spec| spec.policy = of_tools.of(spec.name()).0),
     };
     Some((wanted, policies))
+}
+
+/// Says what it needs and is not there: it may come before it is needed.
+fn look(section: &Section<'_, '_>, folder: &Path, config: &UpstreamConfig) {
+    let program = config.command.as_ref().and_then(|words| words.first());
+    // A PATH of its own is where its program is looked for.
+    let own_path = config.env.contains_key("PATH");
+    if let Some(program) = program.filter(|program| !own_path || program.contains('/'))
+        && let Err(problem) = super::command::find(folder, Path::new(program))
+    {
+        section.missing(section.at("command"), "command", problem);
+    }
+    if let Some(dir) = config.dir.as_deref().filter(|dir| !dir.is_dir()) {
+        let problem = format!("{} is no folder", dir.display());
+        section.missing(section.at("dir"), "dir", problem);
+    }
+    let oauth = config.oauth.as_ref();
+    for (key, name, file) in [
+        ("bearer_file", "bearer_file", config.bearer_file.as_ref()),
+        ("ca_file", "ca_file", config.ca_file.as_ref()),
+        (
+            "oauth",
+            "oauth.client_secret_file",
+            oauth.map(|oauth| &oauth.client_secret_file),
+        ),
+    ] {
+        if let Some(file) = file
+            && let Err(error) = std::fs::read(file)
+        {
+            let problem = format!("{}: {error}", file.display());
+            section.missing(section.at(key), name, problem);
+        }
+    }
+}
+
+/// What calls do, for the server and for single tools, and where that is said.
+fn effects(
+    section: &Section<'_, '_>,
+    config: &UpstreamConfig,
+) -> (Effective, BTreeMap<String, Effective>) {
+    let shown = |effects: &Effects, from: From, at: Option<usize>| Effective {
+        key: "effects",
+        value: serde_json::to_value(effects).unwrap_or_default(),
+        from,
+        line: at.map(|at| section.reader.line(at)),
+    };
+    let of_server = if section.table.contains_key("effects") {
+        shown(&config.effects, From::Source, Some(section.at("effects")))
+    } else {
+        shown(&config.effects, From::Default, None)
+    };
+    let place = |tool: &str| {
+        let tools = section.table.get("tools")?.get_ref().as_table()?;
+        let tool = tools.get(tool)?.get_ref().as_table()?;
+        Some(tool.get("effects")?.span().start)
+    };
+    let tools = config.tools.iter().filter_map(|(name, tool)| {
+        let effects = shown(tool.effects.as_ref()?, From::Tool, place(name));
+        Some((name.clone(), effects))
+    });
+    (of_server, tools.collect())
 }
 
 impl Policies {
@@ -150,7 +226,11 @@ fn config(section: &Section<'_, '_>) -> Option<UpstreamConfig> {
         Ok(config) => Some(config),
         Err(error) => {
             let at = error.span().map_or(section.at, |span| span.start);
-            section.problem(at, "", error.message());
+            // Policies were read before, and are known here nevertheless.
+            let of_tool = "expected `effects` or `hide`";
+            let problem = error.message();
+            let problem = problem.replace(of_tool, "expected `effects`, `hide` or `policy`");
+            section.problem(at, "", problem);
             None
         }
     }

@@ -103,8 +103,9 @@ impl Service {
         };
         schema.validate(value).map_err(|error| {
             let place = error.instance_path().to_string();
+            let place = if place.is_empty() { "its root" } else { &place };
             failed(format!(
-                "the service's result does not fit its outputSchema, at /{place}: {error}"
+                "the service's result does not fit its outputSchema, at {place}: {error}"
             ))
         })
     }

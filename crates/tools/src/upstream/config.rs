@@ -41,7 +41,8 @@ pub struct UpstreamConfig {
     /// Variables of the worker's own environment that the command gets as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_pass: Vec<String>,
-    /// Folder that the command runs in; without it the worker's.
+    /// Folder that the command runs in, and that relative paths among its arguments begin at;
+    /// without it that of the tools file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
     /// Headers of every request, beside those of the protocol.
@@ -61,7 +62,9 @@ pub struct UpstreamConfig {
     /// ones; also of `oauth.token_url`. Read when the tools file is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Revision of the protocol that is spoken; found out if not said.
+    /// Revision of the protocol that is spoken: `"2026-07-28"` (requests that stand alone),
+    /// `"2025-11-25"` (sessions; older servers answer with their own revision), or `"auto"`: found
+    /// out.
     #[serde(default)]
     pub protocol: Protocol,
     /// Between two looks at its list of tools; a list that it says has changed is read at once.

@@ -16,6 +16,10 @@ use super::message::{self, Message, Request};
 /// Of its standard error, for the message at its end.
 const STDERR_BYTES_MAX: usize = 4096;
 
+/// So many lines of it at most, and so much of each.
+const LAST_LINES: usize = 5;
+const LINE_BYTES_MAX: usize = 300;
+
 /// A process that has closed its output may take so long to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -92,10 +96,28 @@ pub(super) async fn run(
 
 /// How it ended, and the end of what it said of it.
 fn last_words(output: &Output) -> String {
-    let said = output.stderr.text();
-    let lines: Vec<&str> = said.trim().lines().collect();
-    let last = lines[lines.len().saturating_sub(3)..].join(" | ");
-    format!("has ended ({}): {last}", output.status)
+    let said = end_of(&output.stderr.text());
+    format!("has ended ({}): {said}", output.status)
+}
+
+/// The last lines, and before them the first one that tells of an error: runtimes print that first,
+/// and then where it was.
+fn end_of(said: &str) -> String {
+    let lines = said.lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let last = lines.len().saturating_sub(LAST_LINES);
+    let tells = |line: &&&str| {
+        let line = line.to_ascii_lowercase();
+        ["error", "exception", "panicked", "fatal"]
+            .iter()
+            .any(|word| line.contains(word))
+    };
+    let cause = lines[..last].iter().find(tells);
+    let said = cause.into_iter().chain(&lines[last..]).map(|line| {
+        let end = line.floor_char_boundary(LINE_BYTES_MAX);
+        &line[..end]
+    });
+    said.collect::<Vec<&str>>().join(" | ")
 }
 
 /// Hears until it has closed its output, or says too much at once.
@@ -153,4 +175,30 @@ pub(super) fn no_call(request: &Request) -> String {
         Err(nobody_answers())
     };
     message::answer(&request.id, &result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of;
+
+    #[test]
+    fn the_cause_is_told_with_the_last_lines() {
+        let node = "node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\n\
+                    Error: Cannot find module '/srv/server.js'\n    at A (a:1:1)\n    at B (b:1:1)\n\
+                    at C (c:1:1) {\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\n\
+                    Node.js v20.20.2\n";
+        let said = end_of(node);
+        assert!(
+            said.starts_with("Error: Cannot find module '/srv/server.js' | "),
+            "{said}"
+        );
+        assert!(
+            said.ends_with("requireStack: [] | } | Node.js v20.20.2"),
+            "{said}"
+        );
+        assert_eq!(end_of("a\n\nb\n"), "a | b");
+        assert_eq!(end_of(""), "");
+        let long = end_of(&"ö".repeat(4000));
+        assert_eq!(long.len(), 300);
+    }
 }

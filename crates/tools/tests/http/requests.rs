@@ -199,7 +199,7 @@ async fn what_was_promised_is_checked() {
         Some(json!({"n": 1}))
     );
     for (path, word) in [
-        ("{\"n\":\"a\"}", "outputSchema, at /"),
+        ("{\"n\":\"a\"}", "outputSchema, at /n: "),
         ("{}", "outputSchema"),
         ("text", "promises JSON"),
     ] {
