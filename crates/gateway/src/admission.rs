@@ -32,6 +32,8 @@ pub(crate) enum Asks {
     Read,
     /// Anything else.
     Other,
+    /// It is not told before the body is read, which is short. [`Admission::was_other`] tells later.
+    Untold,
 }
 
 /// What is held open.
@@ -120,7 +122,7 @@ impl Admission {
         account.requests = self.burst.min(account.requests + since * self.rate);
         account.filled_at = now;
         let floor = match asks {
-            Asks::Read => 1.0 - self.burst,
+            Asks::Read | Asks::Untold => 1.0 - self.burst,
             Asks::Other => 1.0,
         };
         if account.requests < floor {
@@ -132,6 +134,28 @@ impl Admission {
         }
         account.requests -= 1.0;
         Ok(())
+    }
+
+    /// A request that was let in as untold turned out to be no read.
+    ///
+    /// # Errors
+    /// If the account was overdrawn for it, as [`Self::request`] would have said. It is given back.
+    pub(crate) fn was_other(&self, principal: &Principal) -> Result<(), Error> {
+        if self.rate == 0.0 {
+            return Ok(());
+        }
+        let key = self.key(principal);
+        let mut book = lock(&self.book);
+        let account = book.account(key, Instant::now(), self);
+        if account.requests >= 0.0 {
+            return Ok(());
+        }
+        account.requests += 1.0;
+        let wait = (1.0 - account.requests) / self.rate;
+        Err(Error::Limited {
+            what: "requests",
+            retry_after: Duration::from_secs_f64(wait.clamp(1.0, 3600.0)),
+        })
     }
 
     /// A call that may have to wait for its result. Whether it may is for [`Place::is_over`] to say,
@@ -361,6 +385,23 @@ mod tests {
         assert_eq!(retry_after, Duration::from_secs(1), "at least");
         assert!(read(start).is_err());
         assert!(read(start + Duration::from_millis(110)).is_ok());
+    }
+
+    #[test]
+    fn what_was_no_read_overdraws_nothing() {
+        let admission = admission(|_| {});
+        let (alice, start) = (who("alice"), Instant::now());
+        let untold = || admission.request_at(start, &alice, Asks::Untold);
+        for _ in 0..5 {
+            untold().unwrap();
+            assert!(admission.was_other(&alice).is_ok());
+        }
+        // However often it is tried, it takes nothing of what reads may overdraw.
+        for _ in 0..20 {
+            untold().unwrap();
+            assert!(admission.was_other(&alice).is_err());
+        }
+        assert_eq!((0..20).filter(|_| untold().is_ok()).count(), 5);
     }
 
     #[test]

@@ -49,6 +49,13 @@ fn named(shared: &Shared, headers: &HeaderMap) -> Option<&'static str> {
     legacy::version(headers::trim_ows(version))
 }
 
+/// Whether a request may turn out to be of an older revision, as far as its head tells. Those
+/// revisions mirror nothing into headers.
+pub(crate) fn may_be(shared: &Shared, headers: &HeaderMap) -> bool {
+    let nameless = !headers.contains_key(headers::PROTOCOL_VERSION);
+    (nameless && shared.config.legacy_clients) || named(shared, headers).is_some()
+}
+
 /// The older revision that a request is of; `None` = it is judged as what it is today. Whatever
 /// says in `_meta` that it is modern is modern.
 pub(crate) fn version_of(
@@ -189,7 +196,7 @@ async fn store_response(shared: &Shared, proven: &Proven, response: Response) ->
     let refused = response.result.is_none();
     let answer = response.result.unwrap_or_else(wire::dismissed);
     let answers = protocol::input::InputResponses::one(key, answer);
-    match store_answers(shared, &proven.principal, id, &answers).await {
+    match store_answers(shared, &proven.principal, id, answers.iter()).await {
         // A client that could not ask has dismissed the question, if it was one that can be.
         Err(Error::Answer(_)) if refused => Ok(()),
         other => other,

@@ -8,6 +8,7 @@ use protocol::tasks::{self, TaskIdParams};
 use store::{Cancel, Task};
 use tokio::time::{Instant, timeout_at};
 
+use super::result::places;
 use super::settled::Watched;
 use crate::endpoint::Call;
 use crate::error::Error;
@@ -36,7 +37,11 @@ pub(super) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
         Cancel::Gone(lookup) => return Err(Error::gone(lookup)),
         Cancel::Cancelled | Cancel::Requested | Cancel::Undoing { .. } => {
             watched.read(shared, principal).await?;
-            while !watched.task.status.is_terminal() {
+            // Who has no place to wait in is told at once how things are. It was asked for a stop
+            // all the same.
+            let waits = !watched.task.status.is_terminal();
+            let places = waits.then(|| places(shared, principal).ok()).flatten();
+            while places.is_some() && !watched.task.status.is_terminal() {
                 match timeout_at(until, watched.news(shared, principal)).await {
                     Ok(news) => drop(news?),
                     Err(_) => break,

@@ -39,7 +39,6 @@ pub(super) async fn result(shared: &Arc<Shared>, call: Call) -> Answer {
         asked: HashSet::new(),
         progress: token.map(|token| Progress::new(token, sender.clone())),
         sender: streams.then_some(sender),
-        _level: Level::raise(&shared.metrics.listens, 1),
         _places: places,
     };
     let ending = Arc::clone(shared);
@@ -57,17 +56,27 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<(Watched, Places), Er
     let id = TaskIdParams::parse(call.params())?.id();
     let id = id.ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
-    let place = shared.admission.listen(&call.caller.principal)?;
+    let places = places(shared, &call.caller.principal)?;
+    let watched = Watched::open(shared, &call.caller.principal, id).await?;
+    Ok((watched, places))
+}
+
+/// Of its principal, of all, and in the metrics: a wait is as much as a subscription.
+pub(super) type Places = (Place, OwnedSemaphorePermit, Level);
+
+/// Takes the places of one wait.
+///
+/// # Errors
+/// If the principal, or the process, has as many as it may.
+pub(super) fn places(shared: &Shared, principal: &Principal) -> Result<Places, Error> {
+    let place = shared.admission.listen(principal)?;
     let permit = Arc::clone(&shared.listens).try_acquire_owned();
     let permit = permit.map_err(|_| Error::Overloaded {
         what: "waits for results",
     })?;
-    let watched = Watched::open(shared, &call.caller.principal, id).await?;
-    Ok((watched, (place, permit)))
+    let level = Level::raise(&shared.metrics.listens, 1);
+    Ok((place, permit, level))
 }
-
-/// Of its principal, and of all: a wait is as much as a subscription.
-type Places = (Place, OwnedSemaphorePermit);
 
 struct Waiting {
     shared: Arc<Shared>,
@@ -78,7 +87,6 @@ struct Waiting {
     progress: Option<Progress>,
     /// Where questions go; `None` = the client reads no stream, and cannot be asked.
     sender: Option<mpsc::Sender<Message>>,
-    _level: Level,
     _places: Places,
 }
 

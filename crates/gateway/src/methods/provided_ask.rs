@@ -99,6 +99,9 @@ async fn prepare_complete(shared: &Shared, call: &Call) -> Result<Ready, Error> 
     served(provided.serves.completions, "completion/complete")?;
     let unknown = || Error::Unknown(reference.clone());
     let provider = provider.ok_or_else(unknown)?;
+    if !call.caller.has_scopes(&provider.spec.policy.scopes) {
+        return Err(scope(&provider));
+    }
     if !provider.spec.completes {
         let none = Completion::default().to_json();
         let json = shared.meta.attach(&none);

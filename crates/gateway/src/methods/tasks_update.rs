@@ -1,5 +1,6 @@
 //! `tasks/update`: stores answers, and resumes the task when the last one is there (SEP-2663
-//! §Task Update Requests). Acknowledged after the commit, so every replica shows it.
+//! §Task Update Requests). Acknowledged after the commit, so every replica shows it. What other
+//! requests bring of answers is stored here, too.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +8,15 @@ use protocol::TaskId;
 use protocol::input::{InputResponses, MalformedAnswer};
 use protocol::tasks::{self, UpdateTaskParams};
 use queue::Lane;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use store::{Answer, Principal};
+use store::{Answer, Lookup, Principal};
 use tracing::Instrument as _;
 
 use crate::Shared;
 use crate::endpoint::Call;
 use crate::error::Error;
+use crate::judgement::Judged;
 use crate::reply::Reply;
 use crate::trace;
 
@@ -22,7 +25,7 @@ pub(crate) async fn update(shared: &Shared, call: &Call) -> Result<Reply, Error>
     let params = UpdateTaskParams::parse(call.params())?;
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
-    let responses = object(&params.input_responses);
+    let responses = object(params.input_responses.iter());
     let epoch = shared.queue.epoch(id);
     let (principal, epoch) = (&call.caller.principal, epoch.as_deref());
     let answered = if may_delegate(shared, call) {
@@ -45,12 +48,52 @@ fn may_delegate(shared: &Shared, call: &Call) -> bool {
     !needed.is_empty() && call.caller.has_scopes(needed)
 }
 
+/// Stores the answers that a repeated `tools/call` brings. Before the task was shown they are part
+/// of the call; afterwards they are what `tasks/update` is for, and need its scopes. What answers
+/// nothing that is open is ignored as ever, so that a repeat after a lost answer is no offence.
+pub(super) async fn answer_by_call(
+    shared: &Shared,
+    judged: &Judged,
+    id: TaskId,
+    responses: &InputResponses,
+) -> Result<(), Error> {
+    let principal = &judged.caller.principal;
+    let scopes = shared.door.auth.scopes();
+    if judged.caller.has_scopes(&scopes.update) {
+        return store_answers(shared, principal, id, responses.iter()).await;
+    }
+    let task = match shared.store.get(principal, id).await? {
+        Lookup::Found(task) => task,
+        gone @ (Lookup::Expired { .. } | Lookup::Unknown) => return Err(Error::gone(Some(gone))),
+    };
+    let open = task.input_requests.as_deref().unwrap_or(b"{}");
+    let open: BTreeMap<String, IgnoredAny> =
+        serde_json::from_slice(open).map_err(|error| Error::Bug(error.to_string()))?;
+    // Nothing but what was open before: a task that is shown meanwhile may ask more.
+    let answered = responses.iter().filter(|(key, _)| open.contains_key(*key));
+    let answered: Vec<_> = answered.collect();
+    if answered.is_empty() {
+        return Ok(());
+    }
+    if task.handed_out {
+        let policy = &judged.entry.tool.spec.policy;
+        let mut needed = scopes.call.clone();
+        for scope in policy.scopes.iter().chain(&scopes.update) {
+            if !needed.contains(scope) {
+                needed.push(scope.clone());
+            }
+        }
+        return Err(Error::Scope { needed });
+    }
+    store_answers(shared, principal, id, answered.into_iter()).await
+}
+
 /// Stores answers and wakes whom that concerns.
-pub(crate) async fn store_answers(
+pub(crate) async fn store_answers<'a>(
     shared: &Shared,
     principal: &Principal,
     id: TaskId,
-    responses: &InputResponses,
+    responses: impl Iterator<Item = (&'a str, &'a RawValue)>,
 ) -> Result<(), Error> {
     let responses = object(responses);
     let epoch = shared.queue.epoch(id);
@@ -62,9 +105,10 @@ pub(crate) async fn store_answers(
 }
 
 /// Answers by their keys.
-fn object(responses: &InputResponses) -> BTreeMap<String, Box<RawValue>> {
-    let answers = responses.iter();
-    answers
+fn object<'a>(
+    responses: impl Iterator<Item = (&'a str, &'a RawValue)>,
+) -> BTreeMap<String, Box<RawValue>> {
+    responses
         .map(|(key, response)| (key.to_owned(), response.to_owned()))
         .collect()
 }

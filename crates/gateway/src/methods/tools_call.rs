@@ -16,7 +16,7 @@ use store::{Created, Lookup, NewTask, StopReason};
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use super::tasks_update::store_answers;
+use super::tasks_update::answer_by_call;
 use crate::Shared;
 use crate::admission::Place;
 use crate::endpoint::Call;
@@ -256,7 +256,7 @@ async fn existing(
     let watch = shared.queue.watch(id).await;
     let principal = &judged.caller.principal;
     if let Some(responses) = &judged.responses {
-        store_answers(shared, principal, id, responses).await?;
+        answer_by_call(shared, judged, id, responses).await?;
     }
     match shared.store.get(principal, id).await? {
         Lookup::Found(task) if judged.caller.wants_task() => {
@@ -303,7 +303,7 @@ async fn resume(
     };
     let watch = shared.queue.watch(id).await;
     if let Some(responses) = &judged.responses {
-        match store_answers(shared, principal, id, responses).await {
+        match answer_by_call(shared, &judged, id, responses).await {
             Err(Error::TaskNotFound | Error::TaskExpired { .. }) => {
                 return Err(Error::RequestStateExpired);
             }

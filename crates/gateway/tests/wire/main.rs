@@ -27,6 +27,7 @@ mod pace_faults;
 mod provided;
 mod questions;
 mod quotas;
+mod scopes;
 mod support;
 mod table;
 mod tasks;

@@ -76,6 +76,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         }
     }
     let expected = expected(&settings)?;
+    let tokens = believes_tokens(&settings)?;
     let run = options.data_dir.join("run");
     let stack = Stack {
         binary: std::env::current_exe()?,
@@ -90,7 +91,14 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(harness::dev::run(stack, Arc::new(Dev { expected, run })))?;
+    runtime.block_on(harness::dev::run(
+        stack,
+        Arc::new(Dev {
+            expected,
+            run,
+            tokens,
+        }),
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,6 +127,13 @@ fn expected(settings: &Table) -> Result<BTreeSet<String>, Failure> {
         expected.extend(file.tools.into_iter().map(|declared| declared.name));
     }
     Ok(expected)
+}
+
+/// Whether callers need a token that somebody gave out.
+fn believes_tokens(settings: &Table) -> Result<bool, Failure> {
+    let auth = settings.get("auth").cloned();
+    let auth: gateway::auth::Config = auth.unwrap_or(Value::Table(Table::new())).try_into()?;
+    Ok(auth.mode == gateway::auth::Mode::Tokens)
 }
 
 /// What the file says, without addresses: those are ours. Paths in it are seen from here, where the
@@ -204,6 +219,8 @@ struct Dev {
     expected: BTreeSet<String>,
     /// Where each process's settings and log are.
     run: PathBuf,
+    /// Names alone are not believed.
+    tokens: bool,
 }
 
 fn store(postgres_url: &str) -> Result<Store, store::Error> {
@@ -244,7 +261,7 @@ impl Hooks for Dev {
         let Some(gateway) = processes.gateways.first() else {
             return;
         };
-        println!("{}", invitation(&gateway.url));
+        println!("{}", invitation(&gateway.url, self.tokens));
         for gateway in &processes.gateways {
             println!(
                 "gateway   {}   metrics {}/metrics",
@@ -266,14 +283,23 @@ impl Hooks for Dev {
 }
 
 /// A call to try, as text for a shell.
-fn invitation(url: &str) -> String {
+fn invitation(url: &str, tokens: bool) -> String {
+    let (before, token) = if tokens {
+        (
+            "\n[auth] mode = \"tokens\": put an access token of one of your issuers (its audience is \
+             auth.resource)\nor an API key (of auth.api_keys_file) in its place:\n\nTOKEN=...",
+            "\"Authorization: Bearer $TOKEN\"",
+        )
+    } else {
+        ("", "'Authorization: Bearer alice'")
+    };
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"curl","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
     format!(
         r#"
 Everything is up. A call to try: a slow tool, answered at once with a task handle.
-
+{before}
 curl -s {url} \
-  -H 'Authorization: Bearer alice' -H 'Content-Type: application/json' \
+  -H {token} -H 'Content-Type: application/json' \
   -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' \
   -H 'Mcp-Method: tools/call' -H 'Mcp-Name: build_report' \
   -d '{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"build_report","arguments":{{"month":"2026-11"}},{meta}}}}}'
@@ -281,4 +307,33 @@ curl -s {url} \
 Poll it with tasks/get and the taskId it answers; README.md goes on from here.
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(settings: &str) -> bool {
+        believes_tokens(&settings.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_call_to_try_has_a_token_that_is_believed() {
+        assert!(!tokens("") && !tokens("[auth]\nmode = \"dev\""));
+        assert!(tokens("[auth]\nmode = \"tokens\""));
+        let named = invitation("http://127.0.0.1:3000/mcp", false);
+        assert!(named.contains(
+            "handle.\n\ncurl -s http://127.0.0.1:3000/mcp \\\n  -H 'Authorization: Bearer alice' -H"
+        ));
+        assert!(!named.contains("TOKEN"), "{named}");
+        let given = invitation("http://127.0.0.1:3000/mcp", true);
+        assert!(!given.contains("alice"), "{given}");
+        // For the shell to fill in.
+        assert!(given.contains("\n\nTOKEN=...\ncurl -s "), "{given}");
+        assert!(
+            given.contains("-H \"Authorization: Bearer $TOKEN\" -H"),
+            "{given}"
+        );
+        assert!(given.contains("auth.api_keys_file"), "{given}");
+    }
 }

@@ -6,7 +6,7 @@ use harness::client::Client;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Legacy, OLDER, VERSION, without_modern};
+use super::{Legacy, OLDER, UNKNOWN, VERSION, without_modern};
 use crate::support::{World, config};
 
 fn initialize(version: &str) -> Value {
@@ -264,4 +264,43 @@ async fn switched_off_they_are_told_which_version_is_served() {
     assert_eq!(answer.status, 400);
     let modern = Client::new(&world.url).discover().await.unwrap();
     assert_eq!(modern["supportedVersions"], json!(["2026-07-28"]));
+}
+
+/// Older revisions mirror nothing into headers, so what a header says of the method buys nothing;
+/// their reads are refused last all the same.
+#[tokio::test]
+async fn only_reads_overdraw_an_account() {
+    let mut config = config();
+    // One a second is so slow that even a busy machine does not fill it.
+    config.limits.requests_of_principal_per_second = 1;
+    config.limits.requests_of_principal_burst = 20;
+    let world = World::with(config).await;
+    let alice = Legacy::new(&world, "alice");
+    let list = async |params: Value| {
+        let request = alice.request("tools/list", params);
+        let request = request.header("mcp-method", "tasks/get");
+        request.send().await.unwrap().status
+    };
+    let (started, mut served) = (std::time::Instant::now(), 0);
+    while list(json!({})).await == 200 {
+        served += 1;
+        assert!(served < 1_000, "nobody stops it");
+    }
+    let filled = started.elapsed().as_secs() + 1;
+    assert!((20..=20 + filled).contains(&served), "{served}");
+    let (mut reads, mut refused) = (0, 0);
+    while alice
+        .send("tasks/get", json!({"taskId": UNKNOWN}))
+        .await
+        .status
+        == 200
+    {
+        reads += 1;
+        assert!(reads < 1_000, "nobody stops it");
+        // Neither short nor long ones take anything of that.
+        let long = "x".repeat(if reads % 2 == 0 { 0 } else { 2_000 });
+        refused += u32::from(list(json!({"_meta": {"long": long}})).await == 429);
+    }
+    assert!(reads >= 20, "{reads}");
+    assert!(refused >= 10, "{refused}");
 }

@@ -4,7 +4,7 @@ use harness::wait;
 use serde_json::{Value, json};
 
 use super::{Legacy, RELATED, UNKNOWN, id_of, without_modern};
-use crate::support::{SOON, World, text};
+use crate::support::{SOON, World, config, text};
 
 #[tokio::test]
 async fn a_task_from_its_handle_to_its_result() {
@@ -177,6 +177,58 @@ async fn a_cancelled_task_is_the_answer() {
     );
     let result = alice.result("tasks/result", id_of(&task)).await;
     assert_eq!(result["content"][0]["text"], "too late");
+}
+
+/// A cancel that waits is as much as a subscription; who has no place left is answered at once.
+#[tokio::test]
+async fn cancels_wait_in_their_principals_places() {
+    let mut config = config();
+    config.limits.listens_of_principal_max = 2;
+    let world = World::with(config).await;
+    let (alice, bob) = (Legacy::new(&world, "alice"), Legacy::new(&world, "bob"));
+    let cancel = |of: &Legacy, task: &Value| {
+        let (of, id) = (of.clone(), id_of(task));
+        async move { of.result("tasks/cancel", id).await }
+    };
+    let waiting = async |n: f64| {
+        let look = async || world.metric("mcp_tasks_gateway_listens");
+        wait::for_state("they wait", SOON, look, |seen| (seen - n).abs() < 0.5)
+            .await
+            .unwrap();
+    };
+    let asked = "SELECT count(*) FROM tasks WHERE stop_reason = 'cancelled'";
+    let stop = async |claim: &store::Claim| {
+        let ended = world.store.confirm_stopped(claim).await.unwrap();
+        assert_eq!(ended, store::Ended::Done);
+        world.queue.wake(claim.id()).await;
+    };
+    let (mut running, mut claims) = (Vec::new(), Vec::new());
+    for owner in [&alice, &alice, &alice, &bob] {
+        running.push(owner.task("task").await);
+        claims.push(world.claim("task").await);
+    }
+    let tasks = tokio_util::task::TaskTracker::new();
+    let mut waits = vec![
+        tasks.spawn(cancel(&alice, &running[0])),
+        tasks.spawn(cancel(&alice, &running[1])),
+    ];
+    waiting(2.0).await;
+    let told = cancel(&alice, &running[2]).await;
+    assert_eq!(told["status"], "working", "{told}");
+    let message = told["statusMessage"].as_str().unwrap();
+    assert!(message.starts_with("Told to stop."), "{told}");
+    assert_eq!(world.count(asked).await, 3, "it is told all the same");
+    assert!(!waits.iter().any(tokio::task::JoinHandle::is_finished));
+    // Nobody else notices.
+    waits.push(tasks.spawn(cancel(&bob, &running[3])));
+    waiting(3.0).await;
+    for claim in &claims {
+        stop(claim).await;
+    }
+    for wait in waits {
+        assert_eq!(wait.await.unwrap()["status"], "cancelled");
+    }
+    waiting(0.0).await;
 }
 
 #[tokio::test]
