@@ -42,6 +42,14 @@ impl Config {
             "gateway.tls.{lacking}: must be set, since gateway.tls.{set} is"
         ));
     }
+
+    /// Reads the files, if some are named.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    pub fn check_files(&self) -> Result<(), String> {
+        Tls::new(self).map(|_| ())
+    }
 }
 
 /// Our certificate, as it is now.

@@ -190,8 +190,32 @@ impl Sources {
     }
 }
 
+/// Names of Rust's, and what people call that.
+const WORDS: [(&str, &str); 9] = [
+    ("expected u8", "expected a whole number from 0 to 255"),
+    ("expected u16", "expected a whole number from 0 to 65535"),
+    (
+        "expected u32",
+        "expected a whole number from 0 to 4294967295",
+    ),
+    ("expected u64", "expected a whole number from 0"),
+    ("expected usize", "expected a whole number from 0"),
+    (
+        "expected i16",
+        "expected a whole number from -32768 to 32767",
+    ),
+    ("expected i32", "expected a whole number"),
+    ("expected i64", "expected a whole number"),
+    ("expected f64", "expected a number"),
+];
+
 /// What is wrong, what is allowed, and no secret.
 fn told_of(path: &str, told: &str) -> String {
+    let word = WORDS.iter().find(|(word, _)| told.contains(word));
+    let told = match word {
+        Some((word, people)) => &told.replace(word, people),
+        None => told,
+    };
     if told.contains("a duration") {
         return format!("{told}, e.g. \"30s\" or \"5m\"");
     }
@@ -355,6 +379,21 @@ mod tests {
         let variables = environment.iter();
         sources.add_environment(variables.map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
         sources.settings().err().unwrap_or_default()
+    }
+
+    #[test]
+    fn numbers_are_told_in_words() {
+        let problems = problems(
+            "[gateway]\nlist_page = \"many\"\n[worker]\nslots = -1\n",
+            &[],
+        );
+        assert_eq!(problems.len(), 2, "{problems:#?}");
+        for problem in &problems {
+            assert!(
+                problem.contains("expected a whole number from 0"),
+                "{problem}"
+            );
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::out::{out, outln};
+use crate::out::out;
 
 /// Durable task handles for MCP tools.
 #[derive(Debug, Parser)]
@@ -165,13 +165,7 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
             match what {
                 ConfigCommand::Check(settings) => {
                     let config = config::load(settings.config.as_deref())?;
-                    outln!("the settings are good");
-                    commands::doctor_auth::files(&config)?;
-                    if let Some(file) = &config.tools.file {
-                        let limits = commands::tools_file::limits(&config.worker);
-                        tools::file::load_within(file, limits)?;
-                        outln!("{}: good", file.display());
-                    }
+                    return commands::check::settings(&config);
                 }
                 ConfigCommand::Show(settings) => {
                     out!(

@@ -18,6 +18,9 @@ pub struct Look {
     pub seen: Result<String, String>,
 }
 
+/// What is seen where callers could be known by API keys only, and there are none.
+pub const NOBODY: &str = "no API keys, and no issuers: nobody may call";
+
 /// Reads the files that the settings name; asks nobody.
 pub async fn files(config: &Config) -> Vec<Look> {
     if config.mode == Mode::Dev {
@@ -38,7 +41,11 @@ pub async fn files(config: &Config) -> Vec<Look> {
         looks.push(Look {
             what: file.display().to_string(),
             seen: loaded
-                .map(|keys| format!("{} API keys", keys.len()))
+                .map(|keys| match keys.len() {
+                    0 if config.issuers.is_empty() => NOBODY.to_owned(),
+                    1 => "1 API key".to_owned(),
+                    keys => format!("{keys} API keys"),
+                })
                 .map_err(|problems| problems.join("; ")),
         });
     }

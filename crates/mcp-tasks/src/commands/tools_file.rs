@@ -108,6 +108,10 @@ impl Served {
                 );
             }
         }
+        for problem in &read.missing {
+            let problem = problem.of(&self.file);
+            tracing::warn!(problem, "an upstream server lacks what it needs");
+        }
         let names: BTreeSet<String> = read.tools.iter().map(|tool| tool.name.clone()).collect();
         let upstreams = read.upstreams.into_iter().map(|one| one.wanted);
         self.upstreams.set(upstreams.collect())?;

@@ -19,6 +19,8 @@ struct Found {
     /// The file that declares it, and on which line.
     file: Option<(PathBuf, usize)>,
     values: Vec<Effective>,
+    /// What is not known of it.
+    note: Option<String>,
 }
 
 /// Shows a tool of the tools file; one that is in none is looked for among those that workers serve.
@@ -35,9 +37,17 @@ pub fn run(name: &str, file: Option<PathBuf>, options: &Options) -> Result<ExitC
     }
     let none = match in_file {
         Some((file, read)) => {
-            let names: Vec<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
-            let (file, names) = (file.display(), names.join(", "));
-            format!("{file} has no tool \"{name}\"; it has {names}")
+            let names = read.tools.iter().map(|tool| tool.name.clone());
+            let upstreams = read.upstreams.iter().map(|one| {
+                let config = &one.wanted.config;
+                format!("those of upstream \"{}\" ({}…)", config.name, config.prefix)
+            });
+            let names: Vec<String> = names.chain(upstreams).collect();
+            let names = match names.is_empty() {
+                true => "none".to_owned(),
+                false => names.join(", "),
+            };
+            format!("{} has no tool \"{name}\"; it has {names}", file.display())
         }
         None => "no tools file is named (--tools, or tools.file of the settings)".to_owned(),
     };
@@ -54,6 +64,8 @@ fn of_file(name: &str, file: &Path, read: &ToolsFile) -> Option<Found> {
         source: policy.source.to_owned(),
         file: Some((file.to_owned(), policy.line)),
         values: policy.values,
+        note: (policy.source == "upstream")
+            .then(|| format!("whether the server has a tool \"{name}\" is not known here")),
     })
 }
 
@@ -67,6 +79,7 @@ async fn of_fleet(desk: &Desk, name: &str) -> Result<ExitCode, Failure> {
         source: format!("worker, version {}", tool.spec.version),
         file: None,
         values: of_code(&tool.spec.policy),
+        note: None,
     };
     Ok(show(name, &found, &desk.config, desk.output))
 }
@@ -97,11 +110,17 @@ fn show(name: &str, found: &Found, config: &Config, output: Output) -> ExitCode 
     match output {
         Output::Json => outln!(
             "{:#}",
-            json!({ "tool": name, "source": found.source, "place": place, "policy": rows })
+            json!({
+                "tool": name, "source": found.source, "place": place, "policy": rows,
+                "note": found.note,
+            })
         ),
         Output::Table => {
             let place = place.map(|place| format!(", {place}")).unwrap_or_default();
             outln!("{name}: {}{place}", found.source);
+            if let Some(note) = &found.note {
+                outln!("({note})");
+            }
             out!("{}", table(&["policy", "value", "from", "place"], &rows));
         }
     }

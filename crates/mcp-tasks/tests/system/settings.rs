@@ -69,6 +69,50 @@ fn a_check_tells_every_problem_with_its_place() {
     }
 }
 
+/// Good is what is good with all the files that it names; what is wrong with those is told at once.
+#[test]
+fn settings_are_good_when_their_files_are() {
+    let dir = Temp::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let none = write("none.toml", "");
+    let of = |auth: &str| {
+        format!(
+            "[auth]\nmode = \"tokens\"\nresource = \"https://a.example/mcp\"\n\
+             api_keys_file = \"{auth}\"\n"
+        )
+    };
+    let settings = file(&dir, &of(&none));
+    let (good, told) = said(&["config", "check"], Some(&settings), &[]);
+    assert!(good && told.contains("the settings are good"), "{told}");
+    assert!(
+        told.contains("warning: ") && told.contains("nobody may call"),
+        "{told}"
+    );
+
+    let pem = write("pem", "nothing");
+    let settings = file(
+        &dir,
+        &format!(
+            "{}[tools]\nfile = \"/no/tools.toml\"\n[gateway.tls]\ncertificate_file = \"{pem}\"\n\
+             key_file = \"{pem}\"\n",
+            of("/no/keys.toml")
+        ),
+    );
+    let (good, told) = said(&["config", "check"], Some(&settings), &[]);
+    assert!(!good && !told.contains("are good"), "{told}");
+    for problem in [
+        "auth.api_keys_file: /no/keys.toml: No such file",
+        "/no/tools.toml: cannot be read",
+        "gateway.tls.certificate_file: holds no certificate",
+    ] {
+        assert!(told.contains(problem), "{problem}: {told}");
+    }
+}
+
 #[test]
 fn files_that_are_no_settings_are_told_apart() {
     let dir = Temp::new().unwrap();

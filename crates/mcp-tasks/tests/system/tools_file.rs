@@ -317,6 +317,89 @@ fn run(arguments: &[&str]) -> Output {
     command.unwrap()
 }
 
+/// What a file could mean otherwise than it says is told beside the verdict.
+#[test]
+fn a_check_tells_what_it_can_see() {
+    let folder = Folder(Temp::new().unwrap());
+    let checked = |text: &str, settings: &str| {
+        folder.write("seen.toml", text);
+        folder.write("settings.toml", settings);
+        let (file, settings) = (folder.path("seen.toml"), folder.path("settings.toml"));
+        let (file, settings) = (file.display().to_string(), settings.display().to_string());
+        let output = run(&["check", &file, "--config", &settings]);
+        let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
+        told.push_str(&String::from_utf8_lossy(&output.stderr));
+        (output.status.success(), told)
+    };
+    let (good, told) = checked("", "");
+    assert!(good && told.contains("declares no tools"), "{told}");
+
+    let lacking = "[[upstream]]\nname = \"a\"\ncommand = [\"no-such-program\"]\n";
+    let (good, told) = checked(lacking, "");
+    assert!(!good && !told.contains(": good"), "{told}");
+    assert!(
+        told.contains("command: no-such-program is not on the PATH"),
+        "{told}"
+    );
+    assert!(told.contains("mcp-tasks: 1 problem\n"), "{told}");
+
+    let cut = "[[command]]\nname = \"a\"\ndescription = \"A.\"\nprogram = \"sh\"\ngrace = \"1m\"\n\
+               policy = { inline_budget = \"50s\" }\n";
+    let (good, told) = checked(
+        cut,
+        "[worker]\nstop_grace = \"5s\"\n[gateway]\ninline_budget = \"2s\"\ninline_budget_max = \"20s\"\n",
+    );
+    assert!(good && told.contains(": good"), "{told}");
+    for note in [
+        "5: command \"a\": grace: 1m is longer than worker.stop_grace (5s)",
+        "6: command \"a\": policy.inline_budget: 50s is more than gateway.inline_budget_max (20s)",
+    ] {
+        assert!(told.contains(note), "{note}: {told}");
+    }
+}
+
+/// What a call does is shown with its policy, and what is not known of a server's tools is said.
+#[test]
+fn tools_show_tells_effects_and_upstreams() {
+    let folder = Folder(Temp::new().unwrap());
+    folder.write(
+        "two.toml",
+        "[[command]]\nname = \"a\"\ndescription = \"A.\"\nprogram = \"sh\"\neffects = \"none\"\n\
+         [[upstream]]\nname = \"docs\"\nprefix = \"docs_\"\nurl = \"http://a/\"\n",
+    );
+    let file = folder.path("two.toml").display().to_string();
+    let shown = |name: &str| -> Value {
+        let output = run(&["tools", "show", name, "--tools", &file, "--output", "json"]);
+        assert!(output.status.success());
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let effects = |shown: &Value| {
+        let rows = shown["policy"].as_array().unwrap().iter();
+        let mut rows = rows.filter(|row| row["policy"] == "effects");
+        let row = rows.next().unwrap();
+        (row["value"].clone(), row["from"].clone())
+    };
+    let own = shown("a");
+    assert_eq!(effects(&own), (json!("none"), json!("tool")));
+    assert_eq!(own["note"], Value::Null);
+    let other = shown("docs_x");
+    assert_eq!(effects(&other), (json!("by_hints"), json!("default")));
+    assert!(
+        other["note"]
+            .as_str()
+            .unwrap()
+            .contains("is not known here")
+    );
+
+    let output = run(&["tools", "show", "nothing", "--tools", &file]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(
+        told.contains("it has a, those of upstream \"docs\" (docs_…)"),
+        "{told}"
+    );
+}
+
 /// `check` says everything at once; `tools show` says where values come from; a worker does not
 /// begin with a broken file.
 #[test]
