@@ -4,6 +4,7 @@
 //! and who shows none learns nothing, not even whether there is such a task. What is kept, and
 //! whether it comes in time, is one transaction's to say, so any replica answers and one call wins.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -116,15 +117,20 @@ impl Said {
 
 /// Answers a call at an address; `token` is the last part of it.
 pub(crate) async fn handle(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     head: &Parts,
     token: &str,
     body: Incoming,
 ) -> Response<Body> {
     let said = match judge(shared, head, token) {
-        Ok(ticket) => match answer(shared, &ticket, body).await {
-            Ok(said) | Err(said) => said,
-        },
+        Ok(ticket) => {
+            // A service may send all of it and hang up: that counts as much as any other call.
+            let own = Arc::clone(shared);
+            let answering = async move { answer(&own, &ticket, body).await };
+            match shared.to_its_end(answering).await {
+                Ok(said) | Err(said) => said,
+            }
+        }
         Err(said) => {
             shared.door.discard(head, body).await;
             said
@@ -207,13 +213,12 @@ async fn read(shared: &Shared, body: Incoming) -> Result<Bytes, Said> {
 async fn kept(shared: &Shared, called: Called<'_>, body: &Bytes) -> Result<Said, Said> {
     let digest: [u8; 32] = Sha256::digest(body).into();
     let epoch = shared.queue.epoch(called.id);
-    let receiving = async {
-        let received = shared
-            .store
-            .receive_callback(called, (body, &digest), epoch.as_deref());
-        Ok(received.await?)
-    };
-    let received = shared.in_time(receiving).await.map_err(|e| away(&e))?;
+    // Not cut off when the process ends: the end waits for it a while.
+    let received = shared
+        .store
+        .receive_callback(called, (body, &digest), epoch.as_deref())
+        .await
+        .map_err(|e| away(&e.into()))?;
     if let Received::Kept(Some((tool, version))) | Received::Repeated(Some((tool, version))) =
         &received
     {

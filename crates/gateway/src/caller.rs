@@ -18,6 +18,8 @@ pub(crate) struct Caller {
     pub(crate) principal: Principal,
     /// What the token allows; `None` = everything.
     pub(crate) scopes: Option<Vec<String>>,
+    /// Until when the token holds, seconds since 1970; `None` = as long as it is good.
+    pub(crate) until: Option<i64>,
     /// The client, as it calls itself: `name/version`; empty when it does not say.
     pub(crate) client: String,
     pub(crate) capabilities: ClientCapabilities,
@@ -41,6 +43,7 @@ impl Caller {
         Self {
             principal: proven.principal,
             scopes: proven.scopes,
+            until: proven.until,
             declared,
             legacy: None,
             client: meta

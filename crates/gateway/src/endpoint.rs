@@ -203,36 +203,80 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
         meter.outcome("ok");
         return Answer::Document(document);
     }
-    let entered = async {
-        let admitted = shared.door.admit(&head).await.and_then(|proven| {
-            let asks = asks(shared, &head.headers);
-            shared.admission.request(&proven.principal, asks)?;
-            Ok((proven, asks))
-        });
-        let (proven, asks) = match admitted {
-            Ok(admitted) => admitted,
-            Err(error) => {
-                shared.door.discard(&head, body).await;
-                return Err(error);
-            }
-        };
-        let body = shared.door.read(body).await?;
-        let incoming = jsonrpc::read(&body, shared.json_limits())?;
-        if asks == Asks::Untold && !is_read(&incoming) {
-            shared.admission.was_other(&proven.principal)?;
+    let admitted = shared.door.admit(&head).await.and_then(|proven| {
+        let asks = asks(shared, &head.headers);
+        shared.admission.request(&proven.principal, asks)?;
+        Ok((proven, asks))
+    });
+    let (proven, asks) = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            shared.door.discard(&head, body).await;
+            return Answer::Whole(finish(shared, None, Err(error), &mut meter));
         }
-        Ok::<_, Error>((proven, incoming))
     };
-    match entered.await {
-        Ok((proven, jsonrpc::Incoming::Response(response))) => {
-            legacy::respond(shared, proven, &head.headers, response, meter).await
+    // hyper drops the request of a caller who has hung up as soon as its last bytes are here. By
+    // then this has them, and goes on if what was asked for counts without an answer, too.
+    let own = Arc::clone(shared);
+    let entering = async move {
+        let read = own.door.read(body).await.and_then(|body| {
+            let incoming = jsonrpc::read(&body, own.json_limits())?;
+            if asks == Asks::Untold && !is_read(&incoming) {
+                own.admission.was_other(&proven.principal)?;
+            }
+            Ok(incoming)
+        });
+        match read {
+            Ok(incoming) if is_told(&incoming) => {
+                let answering = carry_on(&own, proven, head.headers, Ok(incoming), meter);
+                Entered::Told(Box::pin(answering).await)
+            }
+            read => Entered::Asked(Box::new((proven, head.headers, read, meter))),
         }
-        Ok((proven, jsonrpc::Incoming::Message(Message::Request(request)))) => {
-            request_answer(shared, proven, (head.headers, request), meter).await
+    };
+    match shared.to_its_end(entering).await {
+        Entered::Told(answer) => answer,
+        Entered::Asked(asked) => {
+            let (proven, headers, read, meter) = *asked;
+            carry_on(shared, proven, headers, read, meter).await
         }
-        Ok((_, jsonrpc::Incoming::Message(Message::Notification(notification)))) => {
+    }
+}
+
+/// What became of a request whose body was read.
+enum Entered {
+    Told(Answer),
+    Asked(Box<(Proven, HeaderMap, Result<jsonrpc::Incoming, Error>, Meter)>),
+}
+
+/// Whether it tells us something that counts even if nobody waits for the answer.
+fn is_told(incoming: &jsonrpc::Incoming) -> bool {
+    match incoming {
+        jsonrpc::Incoming::Response(_) => true,
+        jsonrpc::Incoming::Message(Message::Request(request)) => {
+            matches!(request.method.as_str(), "tasks/update" | "tasks/cancel")
+        }
+        jsonrpc::Incoming::Message(Message::Notification(_)) => false,
+    }
+}
+
+async fn carry_on(
+    shared: &Arc<Shared>,
+    proven: Proven,
+    headers: HeaderMap,
+    read: Result<jsonrpc::Incoming, Error>,
+    mut meter: Meter,
+) -> Answer {
+    match read {
+        Ok(jsonrpc::Incoming::Response(response)) => {
+            legacy::respond(shared, proven, &headers, response, meter).await
+        }
+        Ok(jsonrpc::Incoming::Message(Message::Request(request))) => {
+            request_answer(shared, proven, (headers, request), meter).await
+        }
+        Ok(jsonrpc::Incoming::Message(Message::Notification(notification))) => {
             meter.method("notification");
-            match check_notification(shared, &head.headers, &notification.method) {
+            match check_notification(shared, &headers, &notification.method) {
                 Ok(()) => {
                     meter.accepted();
                     Answer::Accepted

@@ -183,7 +183,11 @@ pub(crate) async fn respond(
     }
 }
 
-async fn store_response(shared: &Shared, proven: &Proven, response: Response) -> Result<(), Error> {
+async fn store_response(
+    shared: &Arc<Shared>,
+    proven: &Proven,
+    response: Response,
+) -> Result<(), Error> {
     let Some((id, key)) = response.id.as_ref().and_then(legacy::asked) else {
         return Ok(());
     };

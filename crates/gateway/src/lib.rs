@@ -58,6 +58,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 pub use config::Config;
 
@@ -308,6 +309,21 @@ impl Shared {
             biased;
             result = work => result,
             () = self.ending.cancelled() => Err(error::Error::Leaving),
+        }
+    }
+
+    /// What `work` comes to. Once begun it is carried out, whether or not its caller stays for it.
+    async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let ended = self.tracker.spawn(work.in_current_span()).await;
+        match ended.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(came) => came,
+            // As if it had happened here: answered, counted and logged there.
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            // The runtime ends, and this with it.
+            Err(Err(_)) => std::future::pending().await,
         }
     }
 

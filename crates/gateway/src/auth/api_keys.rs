@@ -98,6 +98,7 @@ impl ApiKeys {
         Ok(Proven {
             principal: key.principal.clone(),
             scopes: Some(key.scopes.clone()),
+            until: key.expires,
         })
     }
 

@@ -57,12 +57,6 @@ pub(super) enum Origin {
     Introspection,
 }
 
-/// What a good token proves, and until when (seconds since 1970).
-pub(super) struct Judged {
-    pub(super) proven: Proven,
-    pub(super) until: Option<i64>,
-}
-
 impl Claims {
     pub(super) fn read(json: &[u8]) -> Result<Self, Refused> {
         let broken = |_| invalid("the claims of the access token are malformed");
@@ -77,7 +71,7 @@ impl Claims {
     }
 
     /// What the claims prove.
-    pub(super) fn judge(&self, by: Judge<'_>, origin: Origin) -> Result<Judged, Refused> {
+    pub(super) fn judge(&self, by: Judge<'_>, origin: Origin) -> Result<Proven, Refused> {
         let claims = &self.registered;
         let is_token = origin == Origin::Token;
         match claims.iss.as_deref() {
@@ -117,11 +111,9 @@ impl Claims {
             subject.to_owned(),
             self.tenant(by.issuer)?,
         );
-        Ok(Judged {
-            proven: Proven {
-                principal,
-                scopes: Some(self.scopes(by.issuer)),
-            },
+        Ok(Proven {
+            principal,
+            scopes: Some(self.scopes(by.issuer)),
             until: until.map(|until| until.saturating_add(by.leeway)),
         })
     }
@@ -178,7 +170,7 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000;
 
-    fn judge_as(claims: &Value, origin: Origin) -> Result<Judged, Refused> {
+    fn judge_as(claims: &Value, origin: Origin) -> Result<Proven, Refused> {
         let issuer = Issuer {
             issuer: "https://id".to_owned(),
             tenant_claim: "org".to_owned(),
@@ -193,7 +185,7 @@ mod tests {
         Claims::read(claims.to_string().as_bytes())?.judge(by, origin)
     }
 
-    fn with(change: impl FnOnce(&mut Value)) -> Result<Judged, Refused> {
+    fn with(change: impl FnOnce(&mut Value)) -> Result<Proven, Refused> {
         let mut claims = json!({"iss": "https://id", "sub": "alice", "aud": "https://us/mcp",
                                 "exp": NOW + 60});
         change(&mut claims);
@@ -208,13 +200,13 @@ mod tests {
             claims["scp"] = json!(["c", "a b", 7]);
         });
         let judged = judged.unwrap_or_else(|refused| panic!("{refused:?}"));
-        let principal = judged.proven.principal;
+        let principal = judged.principal;
         assert_eq!(
             (principal.issuer.as_str(), principal.subject.as_str()),
             ("https://id", "alice")
         );
         assert_eq!(principal.tenant.as_deref(), Some("acme"));
-        assert_eq!(judged.proven.scopes.unwrap(), ["a", "b", "c"]);
+        assert_eq!(judged.scopes.unwrap(), ["a", "b", "c"]);
         assert_eq!(judged.until, Some(NOW + 90));
     }
 

@@ -24,6 +24,8 @@ use crate::metrics::Metrics;
 
 /// Requests to one issuer at once. Made-up tokens must not become a flood of our own.
 const REQUESTS_MAX: usize = 64;
+/// How long a token waits for its turn.
+const PLACE_WAIT: Duration = Duration::from_secs(2);
 /// A token that is not active does not become so; but an issuer may be late to know it.
 pub(super) const REFUSED_FOR: Duration = Duration::from_secs(10);
 
@@ -111,7 +113,9 @@ impl Asker {
                 .with_label_values(&labels)
                 .inc();
         };
-        let Ok(_place) = self.places.try_acquire() else {
+        // In order: whoever came with a good token need not be lucky.
+        let place = tokio::time::timeout(PLACE_WAIT, self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
             counted("crowded");
             return Err(unavailable("too many tokens are being checked"));
         };

@@ -16,6 +16,7 @@ mod introspection;
 mod jwk;
 mod jws;
 mod keys;
+mod lasting;
 mod metadata;
 mod scopes;
 mod tokens;
@@ -32,6 +33,8 @@ pub use api_keys::PREFIX as API_KEY_PREFIX;
 pub use config::{Config, Issuer, Mode};
 pub use jwk::Algorithm;
 pub use scopes::Scopes;
+
+pub(crate) use lasting::Lasting;
 
 use metadata::Metadata;
 use tokens::Tokens;
@@ -80,6 +83,9 @@ pub(crate) struct Proven {
     pub(crate) principal: Principal,
     /// What the token allows; `None` = everything (development).
     pub(crate) scopes: Option<Vec<String>>,
+    /// Until when that holds, leeway included: seconds since 1970; `None` = as long as the token
+    /// is good.
+    pub(crate) until: Option<i64>,
 }
 
 impl Proven {
@@ -208,6 +214,7 @@ fn dev(token: Option<&str>) -> Result<Proven, Refused> {
     Ok(Proven {
         principal: Principal::verified(DEV_ISSUER.to_owned(), name.to_owned(), None),
         scopes: None,
+        until: None,
     })
 }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api_keys::{self, ApiKeys};
 use super::cache::{self, Cache, Hash};
-use super::claims::{Claims, Judge, Judged, Origin};
+use super::claims::{Claims, Judge, Origin};
 use super::config::{self, Config};
 use super::fetch::Client;
 use super::introspection::{Introspection, REFUSED_FOR, not_active};
@@ -157,7 +157,7 @@ impl Tokens {
                 "the access token is signed by an algorithm that is not accepted",
             ));
         }
-        let judged = claims.judge(self.judge(&issuer.config), Origin::Token)?;
+        let proven = claims.judge(self.judge(&issuer.config), Origin::Token)?;
         let Some(keys) = &issuer.keys else {
             let verified = self.introspect(issuer, token, hash).await;
             if let Err(refused) = &verified {
@@ -173,10 +173,10 @@ impl Tokens {
         if !key.verifies(jws.algorithm, jws.signed.as_bytes(), &jws.signature) {
             return Err(invalid("the access token's signature is wrong"));
         }
-        let proven = Arc::new(judged.proven);
+        let proven = Arc::new(proven);
         let known = Known {
             worth: Ok(Arc::clone(&proven)),
-            until: judged.until,
+            until: proven.until,
             ask_again: None,
             signed: Some((place, key.print())),
         };
@@ -225,12 +225,10 @@ impl Tokens {
         let introspection = issuer.introspection.as_ref().ok_or_else(not_active)?;
         let told = introspection.ask(token, hash).await?;
         let claims = Claims::read(&told.ok_or_else(not_active)?)?;
-        let Judged { proven, until } =
-            claims.judge(self.judge(&issuer.config), Origin::Introspection)?;
-        let proven = Arc::new(proven);
+        let proven = Arc::new(claims.judge(self.judge(&issuer.config), Origin::Introspection)?);
         let known = Known {
             worth: Ok(Arc::clone(&proven)),
-            until,
+            until: proven.until,
             ask_again: Some(Instant::now() + introspection.cache),
             signed: None,
         };

@@ -1,5 +1,6 @@
 //! `tasks/cancel` as MCP 2025-11-25 has it: answered with the task, once it is cancelled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::TaskStatus;
@@ -22,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const STOPPING: &str = "Told to stop. It is cancelled once nothing of it runs any more.";
 
 /// Asks for a stop, and waits until the task is over.
-pub(super) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error> {
+pub(super) async fn cancel(shared: &Arc<Shared>, call: &Call) -> Result<Reply, Error> {
     let id = TaskIdParams::parse(call.params())?.id();
     let id = id.ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));

@@ -14,6 +14,7 @@ use tracing::Instrument as _;
 use super::settled::{News, Watched};
 use crate::Shared;
 use crate::admission::Place;
+use crate::auth::Lasting;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::held::Progress;
@@ -42,8 +43,18 @@ pub(super) async fn result(shared: &Arc<Shared>, call: Call) -> Answer {
         _places: places,
     };
     let ending = Arc::clone(shared);
+    let proof = Lasting::new(&call.caller, &call.headers);
     let running = async move {
-        let result = match ending.in_time(waiting.outcome()).await {
+        let every = ending.config.listen_recheck;
+        let outcome = async {
+            tokio::select! {
+                biased;
+                outcome = waiting.outcome() => outcome,
+                // Whoever may not ask again is told no more.
+                refused = ending.door.auth.ended(proof, every) => Err(Error::Auth(refused)),
+            }
+        };
+        let result = match ending.in_time(outcome).await {
             Err(Error::Leaving) => Err(Error::WaitEnds),
             other => other,
         };

@@ -35,19 +35,19 @@ const UNSERVED_WAIT: Duration = Duration::from_secs(5);
 /// Reads a resource.
 pub(crate) async fn read(shared: &Arc<Shared>, call: Call) -> Answer {
     let ready = shared.in_time(prepare_read(shared, &call)).await;
-    carry_out(shared, call, ready).await
+    Box::pin(carry_out(shared, call, ready)).await
 }
 
 /// Fills a prompt in.
 pub(crate) async fn get(shared: &Arc<Shared>, call: Call) -> Answer {
     let ready = shared.in_time(prepare_get(shared, &call)).await;
-    carry_out(shared, call, ready).await
+    Box::pin(carry_out(shared, call, ready)).await
 }
 
 /// Completes a value.
 pub(crate) async fn complete(shared: &Arc<Shared>, call: Call) -> Answer {
     let ready = shared.in_time(prepare_complete(shared, &call)).await;
-    carry_out(shared, call, ready).await
+    Box::pin(carry_out(shared, call, ready)).await
 }
 
 /// What is to be done with a request that is in order.

@@ -27,6 +27,7 @@ use super::listened_lists::{List, Lists};
 use super::listened_resources::Resources;
 use crate::Shared;
 use crate::admission::Place;
+use crate::auth::Lasting;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::metrics::{Level, Meter};
@@ -83,6 +84,7 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         shared: Arc::clone(shared),
         id: call.id.clone(),
         principal: call.caller.principal.clone(),
+        proof: Some(Lasting::new(&call.caller, &call.headers)),
         agreed: Filter {
             resource_subscriptions: resources.as_ref().map(Resources::agreed),
             ..lists.agreed()
@@ -118,6 +120,8 @@ struct Listener {
     shared: Arc<Shared>,
     id: RequestId,
     principal: Principal,
+    /// Until the stream runs.
+    proof: Option<Lasting>,
     agreed: Filter,
     /// When each task last changed, as told; a task that is over is told once more and left out.
     tasks: BTreeMap<TaskId, SystemTime>,
@@ -191,13 +195,25 @@ impl Listener {
                     .map_or(0, Vec::len),
             ),
         ];
-        let closing = self.shared.closing.clone();
+        let (shared, proof) = (Arc::clone(&self.shared), self.proof.take());
+        let ended = async {
+            match proof {
+                Some(proof) => {
+                    let every = shared.config.listen_recheck;
+                    let refused = shared.door.auth.ended(proof, every).await;
+                    tracing::debug!(?refused, "a subscription ends with its token");
+                }
+                None => std::future::pending().await,
+            }
+        };
         let told = tokio::select! {
             // The acknowledgement comes first even on a stream that opens as the process ends.
             biased;
             told = self.tell(&sender) => told,
             // Whatever it waits for: Postgres, or a client that reads slowly.
-            () = closing.cancelled() => Ok(()),
+            () = shared.closing.cancelled() => Ok(()),
+            // Whoever may not ask again is told no more.
+            () = ended => Ok(()),
         };
         if told.is_err() {
             // The stream was dropped, and this with it.

@@ -1,6 +1,8 @@
 //! `tasks/cancel`: asks for a stop (SEP-2663 §Task Cancellation). Acknowledged at once, also for
 //! a task that is over; the task is `cancelled` only when nothing of it runs any more.
 
+use std::sync::Arc;
+
 use protocol::TaskId;
 use protocol::tasks::{self, TaskIdParams};
 use queue::Lane;
@@ -12,7 +14,7 @@ use crate::error::Error;
 use crate::reply::Reply;
 
 /// Asks for a stop; any number of times is once.
-pub(crate) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error> {
+pub(crate) async fn cancel(shared: &Arc<Shared>, call: &Call) -> Result<Reply, Error> {
     let params = TaskIdParams::parse(call.params())?;
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
@@ -22,12 +24,18 @@ pub(crate) async fn cancel(shared: &Shared, call: &Call) -> Result<Reply, Error>
     Ok(Reply::ok(tasks::write_acknowledgement(&shared.meta)))
 }
 
-/// Asks for a stop, and tells whom that concerns.
+/// Asks for a stop, and tells whom that concerns; also if the caller goes away meanwhile.
 pub(crate) async fn request(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     principal: &Principal,
     id: TaskId,
 ) -> Result<Cancel, Error> {
+    let (own, principal) = (Arc::clone(shared), principal.clone());
+    let asking = async move { ask(&own, &principal, id).await };
+    shared.to_its_end(asking).await
+}
+
+async fn ask(shared: &Shared, principal: &Principal, id: TaskId) -> Result<Cancel, Error> {
     let came = shared.store.cancel(principal, id).await?;
     match &came {
         Cancel::Cancelled => shared.queue.wake(id).await,

@@ -3,6 +3,7 @@
 //! requests bring of answers is stored here, too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use protocol::TaskId;
 use protocol::input::{InputResponses, MalformedAnswer};
@@ -21,24 +22,27 @@ use crate::reply::Reply;
 use crate::trace;
 
 /// Stores the answers; unknown and answered keys are ignored.
-pub(crate) async fn update(shared: &Shared, call: &Call) -> Result<Reply, Error> {
+pub(crate) async fn update(shared: &Arc<Shared>, call: &Call) -> Result<Reply, Error> {
     let params = UpdateTaskParams::parse(call.params())?;
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
     let responses = object(params.input_responses.iter());
-    let epoch = shared.queue.epoch(id);
-    let (principal, epoch) = (&call.caller.principal, epoch.as_deref());
-    let answered = if may_delegate(shared, call) {
-        let store = &shared.store;
-        store
-            .answer_for_tenant(principal, id, &responses, epoch)
-            .await?
-    } else {
-        let store = &shared.store;
-        store.answer(principal, id, &responses, epoch).await?
+    let principal = call.caller.principal.clone();
+    let (own, delegate) = (Arc::clone(shared), may_delegate(shared, call));
+    let answering = async move {
+        let (store, epoch) = (&own.store, own.queue.epoch(id));
+        let (principal, epoch) = (&principal, epoch.as_deref());
+        let answered = if delegate {
+            let answering = store.answer_for_tenant(principal, id, &responses, epoch);
+            answering.await?
+        } else {
+            store.answer(principal, id, &responses, epoch).await?
+        };
+        tell(&own, id, answered).await?;
+        own.pace.forget(id);
+        Ok::<_, Error>(())
     };
-    tell(shared, id, answered).await?;
-    shared.pace.forget(id);
+    shared.to_its_end(answering).await?;
     Ok(Reply::ok(tasks::write_acknowledgement(&shared.meta)))
 }
 
@@ -52,7 +56,7 @@ fn may_delegate(shared: &Shared, call: &Call) -> bool {
 /// of the call; afterwards they are what `tasks/update` is for, and need its scopes. What answers
 /// nothing that is open is ignored as ever, so that a repeat after a lost answer is no offence.
 pub(super) async fn answer_by_call(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     judged: &Judged,
     id: TaskId,
     responses: &InputResponses,
@@ -88,20 +92,21 @@ pub(super) async fn answer_by_call(
     store_answers(shared, principal, id, answered.into_iter()).await
 }
 
-/// Stores answers and wakes whom that concerns.
+/// Stores answers and wakes whom that concerns; also if the caller goes away meanwhile.
 pub(crate) async fn store_answers<'a>(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     principal: &Principal,
     id: TaskId,
     responses: impl Iterator<Item = (&'a str, &'a RawValue)>,
 ) -> Result<(), Error> {
     let responses = object(responses);
-    let epoch = shared.queue.epoch(id);
-    let store = &shared.store;
-    let answered = store
-        .answer(principal, id, &responses, epoch.as_deref())
-        .await?;
-    tell(shared, id, answered).await
+    let (own, principal) = (Arc::clone(shared), principal.clone());
+    let answering = async move {
+        let (store, epoch) = (&own.store, own.queue.epoch(id));
+        let answered = store.answer(&principal, id, &responses, epoch.as_deref());
+        tell(&own, id, answered.await?).await
+    };
+    shared.to_its_end(answering).await
 }
 
 /// Answers by their keys.

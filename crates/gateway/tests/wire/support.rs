@@ -10,6 +10,7 @@ use harness::client::Client;
 use harness::postgres::Database;
 use harness::redis::Redis;
 use protocol::TaskId;
+use protocol::callback::Keys;
 use protocol::tools::{CallToolResult, Tool};
 use queue::Queue;
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ use tokio_util::task::TaskTracker;
 pub const SECOND: Duration = Duration::from_secs(1);
 /// Used up by failures only.
 pub const SOON: Duration = Duration::from_secs(20);
-const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 pub struct World {
     pub url: String,
@@ -123,7 +124,8 @@ impl World {
             &registry,
             health.clone(),
         )
-        .unwrap();
+        .unwrap()
+        .called_back(Keys::read(&[KEY.to_owned()]).unwrap(), 64 * 1024);
         let running = TaskTracker::new().spawn(gateway.run(listener, shutdown.clone()));
         let world = World {
             url: format!("http://{address}/mcp"),
