@@ -77,6 +77,9 @@ use crate::wanted::Wanted;
 
 /// After the last connection has ended: how long what is left to be recorded may take.
 const LAST_WRITES: Duration = Duration::from_secs(3);
+/// How long what a caller sent whole is carried on with after the caller went away. Long for a
+/// commit, short for a wait.
+const AFTER_HANG_UP: Duration = Duration::from_secs(2);
 
 /// A loop that has not come round for so long is stuck: accepting connections waits for nothing.
 const LOOP_AGE_MAX: Duration = Duration::from_secs(30);
@@ -312,18 +315,30 @@ impl Shared {
         }
     }
 
-    /// What `work` comes to. Once begun it is carried out, whether or not its caller stays for it.
+    /// What `work` comes to. Once begun it is carried out, whether or not its caller stays for it; but
+    /// what nobody stays for may wait for [`AFTER_HANG_UP`] only, so that those who went away keep
+    /// no connection from those who are there.
     async fn to_its_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        let ended = self.tracker.spawn(work.in_current_span()).await;
+        let gone = CancellationToken::new();
+        let staying = gone.clone().drop_guard();
+        let bounded = async move {
+            tokio::select! {
+                biased;
+                came = work => Some(came),
+                () = async { gone.cancelled().await; tokio::time::sleep(AFTER_HANG_UP).await } => None,
+            }
+        };
+        let ended = self.tracker.spawn(bounded.in_current_span()).await;
+        drop(staying);
         match ended.map_err(tokio::task::JoinError::try_into_panic) {
-            Ok(came) => came,
+            Ok(Some(came)) => came,
             // As if it had happened here: answered, counted and logged there.
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            // The runtime ends, and this with it.
-            Err(Err(_)) => std::future::pending().await,
+            // Nobody is there, or the runtime ends, and this with it.
+            Ok(None) | Err(Err(_)) => std::future::pending().await,
         }
     }
 

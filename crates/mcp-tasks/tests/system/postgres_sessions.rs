@@ -232,7 +232,8 @@ async fn callers_hang_up_while_they_wait() {
         let asked = Instant::now();
         alice.get(&other).await.unwrap();
         let took = asked.elapsed();
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        // They are carried on with for a moment, not for as long as the lock or a statement may take.
+        assert!(took < Duration::from_secs(8), "{took:?}");
     }
     // Postgres ends what nobody waits for any more.
     let look = async || {
