@@ -69,6 +69,9 @@ def mounted():
     folder.mkdir(exist_ok=True)
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ca.test",
                     "-keyout", folder / "ca.key", "-out", certificate], capture_output=True, check=True)
+    (folder / "tls").mkdir(exist_ok=True)
+    (folder / "tls/tls.crt").write_text(certificate.read_text())
+    (folder / "tls/tls.key").write_text((folder / "ca.key").read_text())
     for kind in ("postgres", "redis"):
         for what, name in (("password", "password"), ("ca", "ca.crt")):
             path = folder / kind / what
