@@ -31,7 +31,6 @@ mod provide;
 mod provider;
 mod source;
 mod sse;
-mod tls;
 mod tool;
 
 use std::collections::BTreeMap;

@@ -1,41 +1,32 @@
 //! What we ask of other servers over HTTP has in common: one client, its TLS, our credentials, and
 //! that nobody else's host is ever asked.
 
+mod tls;
+
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, Uri};
 use http_body_util::Full;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 
 /// Redirects within one server that are followed.
 pub(crate) const REDIRECTS_MAX: usize = 3;
-/// A peer that has vanished is noticed by then, also while a call is silent.
-const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A client, with its connections.
 pub(crate) type Pool = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// A client that waits at most this long for a connection.
+/// A client that waits at most `connect` for a connection, and trusts the public authorities, or if
+/// there is a `ca_file` those in it.
 ///
 /// # Errors
-/// In words, when TLS cannot be had.
-pub(crate) fn pool(connect: Duration) -> Result<Pool, String> {
-    let provider = rustls::crypto::ring::default_provider();
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_connect_timeout(Some(connect));
-    connector.set_keepalive(Some(KEEPALIVE));
-    connector.set_nodelay(true);
-    let connector = HttpsConnectorBuilder::new()
-        .with_provider_and_webpki_roots(provider)
-        .map_err(|error| format!("TLS: {error}"))?
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(connector);
+/// In words, naming the key, when TLS cannot be had so.
+pub(crate) fn pool(ca_file: Option<&Path>, connect: Duration) -> Result<Pool, String> {
+    let connector = tls::connector(ca_file, connect)?;
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
@@ -91,6 +82,16 @@ pub(crate) fn bearer(token: &str) -> Option<HeaderValue> {
     let mut value: HeaderValue = format!("Bearer {token}").parse().ok()?;
     value.set_sensitive(true);
     (!token.is_empty()).then_some(value)
+}
+
+/// Why there was no answer, and what may be done about it.
+pub(crate) fn unanswered(error: &Error) -> String {
+    let hint = if error.is_connect() {
+        tls::hint(error)
+    } else {
+        ""
+    };
+    format!("{}{hint}", chain(error))
 }
 
 /// An error with all its causes.

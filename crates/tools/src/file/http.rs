@@ -127,7 +127,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
     let output = output(&section, output_schema.is_some());
     let service = Service {
         spec,
-        pool: pool(&section)?,
+        pool: pool(&section, folder)?,
         method,
         url: url.or_else(|| Url::read("http://127.0.0.1/", &allowed).ok())?,
         headers,
@@ -153,14 +153,15 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
     })
 }
 
-fn pool(section: &Section<'_, '_>) -> Option<web::Pool> {
-    match web::pool(CONNECT_TIMEOUT) {
-        Ok(pool) => Some(pool),
-        Err(problem) => {
-            section.problem(section.at, "url", problem);
-            None
-        }
-    }
+/// With the public authorities where its own cannot be read, so that the rest is looked at, too.
+fn pool(section: &Section<'_, '_>, folder: &Path) -> Option<web::Pool> {
+    let ca_file = section.take::<PathBuf>("ca_file");
+    let ca_file = ca_file.map(|file| folder.join(file));
+    let made = web::pool(ca_file.as_deref(), CONNECT_TIMEOUT).or_else(|problem| {
+        section.problem(section.at("ca_file"), "", problem);
+        web::pool(None, CONNECT_TIMEOUT)
+    });
+    made.ok()
 }
 
 fn wrong_word(section: &Section<'_, '_>, key: &'static str) {

@@ -69,6 +69,11 @@ pub(super) const HTTP: &[Key] = &[
         text: "Holds the token of `Authorization: Bearer …`, read at every call",
     },
     Key {
+        name: "ca_file",
+        allowed: "the path of a file (PEM)",
+        text: "The authorities that may sign the server's certificate, instead of the public ones. Read when this file is",
+    },
+    Key {
         name: "body",
         allowed: "JSON whose texts have [places](#places), as a table or as a JSON text",
         text: "The body, always JSON (the arguments as they are). A text that is nothing but `{name}` is the argument's value, of whatever type; a member without a value is left out",

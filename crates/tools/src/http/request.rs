@@ -15,7 +15,7 @@ use worker::{Arguments, ToolError, TraceContext, Undoing};
 use super::template::{Field, Url, Values};
 use super::{Answered, Ended, Names, Service};
 use crate::command::Effects;
-use crate::web::{REDIRECTS_MAX, chain, redirected};
+use crate::web::{REDIRECTS_MAX, bearer, chain, redirected, unanswered};
 
 pub(super) use super::template::Refused;
 
@@ -121,7 +121,7 @@ impl Service {
         }
         if let Some(file) = &self.bearer_file {
             let token = secret(file)?;
-            let value = crate::web::bearer(&token);
+            let value = bearer(&token);
             let value = value.ok_or_else(|| unreadable(file, "it holds no token"))?;
             headers.insert(header::AUTHORIZATION, value);
             secrets.push(token.trim().to_owned());
@@ -161,7 +161,7 @@ impl Service {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.request(prepared, &url, trace).await;
             let response = response.map_err(|error| {
-                let text = prepared.hide(&chain(&error));
+                let text = prepared.hide(&unanswered(&error));
                 if error.is_connect() {
                     ToolError::retryable(format!("the service cannot be reached: {text}"))
                 } else {
@@ -294,7 +294,7 @@ impl Service {
         let response = match tokio::time::timeout(CANCEL_TIMEOUT, asked).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
-                let text = prepared.hide(&chain(&error));
+                let text = prepared.hide(&unanswered(&error));
                 return Err(ToolError::retryable(format!("it cannot be told: {text}")));
             }
             Err(_) => return Err(ToolError::retryable("it does not answer")),

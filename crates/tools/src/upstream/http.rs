@@ -7,31 +7,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 
 use super::config::UpstreamConfig;
 use super::fault::Fault;
 use super::message::Message;
 use super::oauth::Tokens;
 use super::sse::{Body, Events};
-use super::tls;
+use crate::web::{self, Pool, REDIRECTS_MAX, bearer, chain, redirected, unanswered};
 
-/// Redirects within the server that are followed.
-const REDIRECTS_MAX: usize = 3;
 /// Of a refusal, for the message.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 /// Where the session's id travels (MCP 2025-11-25 §Session Management).
 pub(super) const SESSION: &str = "mcp-session-id";
 
-/// What sends requests.
-pub(super) type Client = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
-
 /// A server behind a URL.
 pub(super) struct Http {
-    pool: Client,
+    pool: Pool,
     url: Uri,
     headers: HeaderMap,
     bearer: Bearer,
@@ -74,10 +65,10 @@ impl Http {
             let value = value.parse().map_err(|_| format!("headers.{name}"))?;
             headers.insert(name, value);
         }
-        let connector = tls::connector(config.ca_file.as_deref(), connect)?;
+        let pool = web::pool(config.ca_file.as_deref(), connect)?;
         let bearer = Bearer::new(config, &url)?;
         Ok(Self {
-            pool: Pool::builder(TokioExecutor::new()).build(connector),
+            pool,
             url,
             headers,
             bearer,
@@ -116,11 +107,11 @@ impl Http {
             let shown = self.bearer.value(&self.pool).await?;
             let request = self.request(&method, &url, &body, &headers, shown.as_ref());
             let response = self.pool.request(request).await.map_err(|error| {
+                let why = unanswered(&error);
                 if error.is_connect() {
-                    let hint = tls::proxy_hint();
-                    Fault::NotSent(format!("cannot be reached: {}{hint}", chain(&error)))
+                    Fault::NotSent(format!("cannot be reached: {why}"))
                 } else {
-                    Fault::Unknown(format!("did not answer: {}", chain(&error)))
+                    Fault::Unknown(format!("did not answer: {why}"))
                 }
             })?;
             let status = response.status();
@@ -141,7 +132,7 @@ impl Http {
                 return self.read(response, headers.contains_key(SESSION)).await;
             }
             let to = response.headers().get(header::LOCATION);
-            url = self.redirected(status, to)?;
+            url = redirected(&url, status, to).map_err(Fault::Refused)?;
             redirects += 1;
         }
         Err(Fault::Refused(format!(
@@ -179,38 +170,6 @@ impl Http {
         };
         all.insert(header::ACCEPT, HeaderValue::from_static(accept));
         request
-    }
-
-    /// Where it sends us: only to another path of its own, and with the same request, so that
-    /// neither our credentials nor a caller's arguments end up elsewhere.
-    fn redirected(&self, status: StatusCode, to: Option<&HeaderValue>) -> Result<Uri, Fault> {
-        let to = to.and_then(|to| to.to_str().ok()).unwrap_or_default();
-        let refuse = |why: &str| {
-            Err(Fault::Refused(format!(
-                "redirects ({status}) to `{to}`, which is not followed: {why}"
-            )))
-        };
-        let path = if to.starts_with('/') && !to.starts_with("//") {
-            to
-        } else {
-            let Ok(uri) = to.parse::<Uri>() else {
-                return refuse("it is no URL");
-            };
-            if (uri.scheme(), uri.authority()) != (self.url.scheme(), self.url.authority()) {
-                return refuse("it is another server. Set `url` to it if you trust it");
-            }
-            return if matches!(status.as_u16(), 307 | 308) {
-                Ok(uri)
-            } else {
-                refuse("it would not repeat the request. Set `url` to it")
-            };
-        };
-        if !matches!(status.as_u16(), 307 | 308) {
-            return refuse("it would not repeat the request. Set `url` to it");
-        }
-        let mut parts = self.url.clone().into_parts();
-        parts.path_and_query = path.parse().ok();
-        Uri::from_parts(parts).or_else(|_| refuse("it is no URL"))
     }
 
     async fn read(
@@ -305,7 +264,7 @@ impl Bearer {
             .ok_or_else(|| format!("bearer_env: what {name} holds is no token"))
     }
 
-    async fn value(&self, client: &Client) -> Result<Option<HeaderValue>, Fault> {
+    async fn value(&self, client: &Pool) -> Result<Option<HeaderValue>, Fault> {
         match self {
             Self::None => Ok(None),
             Self::OAuth(tokens) => tokens.value(client).await.map(Some),
@@ -323,23 +282,4 @@ impl Bearer {
             }
         }
     }
-}
-
-/// `Bearer …`, which no log prints.
-pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
-    let token = token.trim();
-    let mut value: HeaderValue = format!("Bearer {token}").parse().ok()?;
-    value.set_sensitive(true);
-    (!token.is_empty()).then_some(value)
-}
-
-/// An error with all its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::config::OAuth;
 use super::fault::Fault;
-use super::http::{Client, bearer, chain};
+use crate::web::{Pool, bearer, unanswered};
 
 /// Of what the endpoint answers.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -79,7 +79,7 @@ impl Tokens {
     ///
     /// # Errors
     /// Why there is none, and whether that may pass.
-    pub(super) async fn value(&self, client: &Client) -> Result<HeaderValue, Fault> {
+    pub(super) async fn value(&self, client: &Pool) -> Result<HeaderValue, Fault> {
         // Whoever comes meanwhile waits for the same answer.
         let mut current = self.current.lock().await;
         if let Some(token) = current.as_ref().filter(|t| t.until > Instant::now()) {
@@ -107,7 +107,7 @@ impl Tokens {
         }
     }
 
-    async fn ask(&self, client: &Client) -> Result<Token, No> {
+    async fn ask(&self, client: &Pool) -> Result<Token, No> {
         let file = &self.settings.client_secret_file;
         let secret = read(file).await.map_err(No::Never)?;
         let mut form = vec![
@@ -137,7 +137,7 @@ impl Tokens {
         let asked = Instant::now();
         let response = client.request(request).await;
         let response =
-            response.map_err(|e| No::Now(format!("cannot be reached: {}", chain(&e))))?;
+            response.map_err(|e| No::Now(format!("cannot be reached: {}", unanswered(&e))))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect();
         let body = body.await.map_err(|error| No::Now(error.to_string()))?;

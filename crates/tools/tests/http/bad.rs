@@ -217,6 +217,7 @@ fn files_that_are_wrong_are_told_so() {
             headers = { "bad name" = "a", Host = "b", Idempotency-Key = "c", Mcp-Tasks-Task-Id = "d", X-A = "{nothing}", X-B = "two\nlines" }
             secret_headers = { X-C = "no/such/file" }
             bearer_file = "missing"
+            ca_file = "no-authority.pem"
             body = { a = "{callback_url}" }
             output = "xml"
             effects = "some"
@@ -239,12 +240,13 @@ fn files_that_are_wrong_are_told_so() {
         (8, "headers", "X-B: a header holds one line"),
         (9, "secret_headers", "no/such/file"),
         (10, "bearer_file", "missing"),
-        (12, "output", "auto"),
-        (13, "effects", "repeatable"),
-        (14, "retry_statuses", "400"),
-        (15, "timeout", "above 0"),
-        (16, "callback_wait", "30 days"),
-        (18, "unknown_key", "unknown"),
+        (11, "ca_file", "no-authority.pem"),
+        (13, "output", "auto"),
+        (14, "effects", "repeatable"),
+        (15, "retry_statuses", "400"),
+        (16, "timeout", "above 0"),
+        (17, "callback_wait", "30 days"),
+        (19, "unknown_key", "unknown"),
     ] {
         let place = format!("tools.toml:{line}: http \"tool\": {key}: ");
         let told = problems.lines().any(|told| {
@@ -280,6 +282,11 @@ fn files_that_are_wrong_are_told_so() {
             "needs a callback_wait",
         ),
         ("https://a.example/{x", "", "has no end"),
+        (
+            "https://a.example/",
+            "ca_file = \"tools.toml\"",
+            "tools.toml: holds no certificate",
+        ),
         ("file:///etc/passwd", "", "http://"),
         (
             "https://a.example/",

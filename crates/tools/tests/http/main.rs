@@ -4,5 +4,8 @@
 extern crate mcp_tasks_tools as tools;
 
 mod bad;
+mod encryption;
+#[path = "../common/front.rs"]
+mod front;
 mod requests;
 mod world;

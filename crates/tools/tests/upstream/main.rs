@@ -6,6 +6,9 @@ extern crate mcp_tasks_tools as tools;
 mod bad;
 mod calls;
 mod credentials;
+mod encryption;
+#[path = "../common/front.rs"]
+mod front;
 mod legacy_tasks;
 mod modern;
 mod provided;

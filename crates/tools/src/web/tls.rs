@@ -1,5 +1,7 @@
-//! TLS to an upstream server: whose signature counts.
+//! TLS to another server: whose signature counts.
 
+use std::error::Error;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +10,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 
 /// A peer that has vanished is noticed by then, also while a call is silent.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -73,12 +75,36 @@ fn authorities(file: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// What to add where a server cannot be reached: that a proxy is set which is not used.
-pub(super) fn proxy_hint() -> &'static str {
+/// What to add where a server cannot be reached: where its authority is named, or that a proxy is
+/// set which is not used.
+pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
+    if is_of_nobody_trusted(error) {
+        return " (signed by no authority that is trusted here: see `ca_file`)";
+    }
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if PROXIES.iter().any(|name| set(name)) {
         " (proxies are not spoken to: HTTPS_PROXY and the like are not followed)"
     } else {
         ""
     }
+}
+
+/// The server's certificate was read, and its signature does not count.
+fn is_of_nobody_trusted(error: &(dyn Error + 'static)) -> bool {
+    let unknown = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    let mut at = Some(error);
+    while let Some(error) = at {
+        if error.downcast_ref() == Some(&unknown) {
+            return true;
+        }
+        // What an `io::Error` was made of is not among its sources.
+        let within = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        at = match within {
+            Some(within) => Some(within),
+            None => error.source(),
+        };
+    }
+    false
 }
