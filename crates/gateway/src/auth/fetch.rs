@@ -1,5 +1,6 @@
 //! Requests to issuers: within a time and a size, never anywhere else than where they were sent.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
+
+use crate::error::chain;
 
 /// Of an answer. Sets of keys have a few thousand bytes.
 const ANSWER_BYTES_MAX: usize = 512 * 1024;
@@ -71,7 +74,9 @@ impl Client {
     pub(super) async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answered, String> {
         let url = request.uri().clone();
         let exchange = async {
-            let away = |error| format!("{url} cannot be reached: {}", chain(error));
+            let away = |error: hyper_util::client::legacy::Error| {
+                format!("{url} cannot be reached: {}", chain(&error))
+            };
             let answer = self.pool.request(request).await.map_err(away)?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
@@ -106,13 +111,59 @@ fn authorities(file: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// An error with all its causes.
-fn chain(error: impl std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
+/// A URL that we may ask: what comes over an open way could be anybody's.
+pub(crate) fn fetchable(url: &str) -> Result<Uri, String> {
+    let uri: Uri = url
+        .parse()
+        .map_err(|_| format!("{url:?} is not a URL such as https://id.example.com"))?;
+    let host = uri.host().unwrap_or_default();
+    let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+    if host.is_empty() || authority.contains('@') {
+        return Err(format!(
+            "{url:?} is not a URL such as https://id.example.com"
+        ));
     }
-    text
+    match uri.scheme_str() {
+        Some("https") => Ok(uri),
+        Some("http") if is_loopback(host) => Ok(uri),
+        _ => Err(format!(
+            "{url:?} must begin with https:// (http:// only on loopback)"
+        )),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.eq_ignore_ascii_case("localhost")
+        || bare
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_safe_ways_are_asked() {
+        for good in [
+            "https://id.example.com",
+            "http://127.0.0.1:8080/x",
+            "http://[::1]:1",
+            "http://localhost",
+        ] {
+            assert!(fetchable(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://id.example.com",
+            "http://127.0.0.1.evil.example",
+            "http://localhost.evil.example",
+            "https://",
+            "id.example.com",
+            "file:///etc/passwd",
+            "",
+        ] {
+            assert!(fetchable(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -15,9 +15,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{Config, Issuer, fetchable};
-use super::fetch::Client;
+use super::config::{Config, Issuer};
+use super::fetch::{Client, fetchable};
 use super::jwk::{Algorithm, Key, KeySet};
+use super::metadata;
 use crate::metrics::Metrics;
 
 /// A file is looked at so often.
@@ -74,7 +75,7 @@ pub(super) enum Missing {
 }
 
 impl Keys {
-    /// `None` if the issuer's tokens are all introspected.
+    /// None were read yet: see [`Self::keep`].
     pub(super) fn new(config: &Config, issuer: &Issuer, client: Client, metrics: Metrics) -> Self {
         let source = match (&issuer.jwks_file, issuer.jwks_url.as_str()) {
             (Some(file), _) => Source::File(file.clone()),
@@ -299,11 +300,7 @@ impl Keys {
 /// suffix follows the whole issuer.
 fn metadata_urls(issuer: &str) -> Vec<Uri> {
     let issuer = issuer.trim_end_matches('/');
-    let start = issuer.find("://").map_or(0, |at| at + 3);
-    let path = issuer[start..]
-        .find('/')
-        .map_or(issuer.len(), |at| start + at);
-    let (origin, path) = issuer.split_at(path);
+    let (origin, path) = metadata::split(issuer);
     let urls = [
         format!("{origin}/.well-known/oauth-authorization-server{path}"),
         format!("{origin}/.well-known/openid-configuration{path}"),

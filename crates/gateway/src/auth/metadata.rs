@@ -65,10 +65,10 @@ impl Metadata {
 }
 
 /// Scheme and host, and the path.
-fn split(resource: &str) -> (&str, &str) {
-    let start = resource.find("://").map_or(0, |at| at + 3);
-    let path = resource[start..].find('/');
-    resource.split_at(path.map_or(resource.len(), |at| start + at))
+pub(super) fn split(url: &str) -> (&str, &str) {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let path = url[start..].find('/');
+    url.split_at(path.map_or(url.len(), |at| start + at))
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub use jwk::Algorithm;
 pub use scopes::Scopes;
 
 pub(crate) use lasting::Lasting;
+pub(crate) use scopes::together;
 
 use metadata::Metadata;
 use tokens::Tokens;

@@ -65,6 +65,17 @@ impl Scopes {
     }
 }
 
+/// All that a call needs, each once, so that a client asks for all of it at once.
+pub(crate) fn together<'a>(lists: impl IntoIterator<Item = &'a [String]>) -> Vec<String> {
+    let mut needed: Vec<String> = Vec::new();
+    for scope in lists.into_iter().flatten() {
+        if !needed.contains(scope) {
+            needed.push(scope.clone());
+        }
+    }
+    needed
+}
+
 /// `scope-token` (RFC 6749 §3.3). Nothing else may stand in a challenge.
 pub(crate) fn is_scope(text: &str) -> bool {
     !text.is_empty()

@@ -202,7 +202,7 @@ async fn each_process_does_its_work_and_no_others() {
 /// What each process runs. (The commands of operators are the owner's.)
 const OF_GATEWAYS: &str = "abandon audit_delegate clock count_live create delivered_inline existing \
     find_callback forget_orphan get hand_out hold hold_asked keep_waiting list_owned lock_called \
-    lock_delegated lock_task mark_fetched mark_hinted outstanding progress_callback providers queue_waits \
+    lock_for_answer lock_task mark_fetched mark_hinted outstanding progress_callback providers queue_waits \
     receive_callback request_stop resource_updates resume schema_state settle_stopped store_answers \
     tombstone tools want_resources";
 const OF_WORKERS: &str = "abandon_step begin_step begin_undo claim claim_best claimed_as complete \

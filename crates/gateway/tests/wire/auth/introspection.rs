@@ -1,0 +1,98 @@
+//! Tokens that their issuer is asked about.
+
+use std::time::Duration;
+
+use harness::tokens::{Manner, now};
+use serde_json::{Value, json};
+
+use super::{Doors, US};
+use crate::support::SOON;
+
+#[tokio::test]
+async fn opaque_tokens_are_introspected() {
+    let doors = Doors::with(|mut auth| {
+        auth.issuers[0].introspection_cache = Duration::from_millis(500);
+        auth
+    })
+    .await;
+    let good = || {
+        json!({"active": true, "sub": "alice", "aud": US, "scope": "read", "org": "acme",
+                         "token_type": "Bearer", "exp": now() + 600})
+    };
+    let with = |name: &str, value: Value| {
+        let mut said = good();
+        said[name] = value;
+        said
+    };
+    doors.issuer.know("good", good());
+    let cases = [
+        ("inactive", with("active", json!(false))),
+        (
+            "for-others",
+            with("aud", json!("https://other.example.com")),
+        ),
+        ("for-anyone", json!({"active": true, "sub": "alice"})),
+        ("of-nobody", json!({"active": true, "aud": US})),
+        ("expired", with("exp", json!(now() - 60))),
+        ("early", with("nbf", json!(now() + 600))),
+        ("elsewhere", with("iss", json!("https://evil.example.com"))),
+        ("proof", with("token_type", json!("DPoP"))),
+        ("bound", with("cnf", json!({"x5t#S256": "x"}))),
+    ];
+    for (token, said) in &cases {
+        doors.issuer.know(token, said.clone());
+        assert_eq!(doors.status(token).await, 401, "{token}");
+    }
+    // Once for all who wait, and not again for a while.
+    let before = doors.issuer.requests("/introspect");
+    doors
+        .issuer
+        .behave(Manner::Slow(Duration::from_millis(300)));
+    let asked = (0..20).map(|_| doors.status("good"));
+    let statuses = futures::future::join_all(asked).await;
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    assert_eq!(doors.issuer.requests("/introspect") - before, 1);
+    doors.issuer.behave(Manner::Up);
+    // What is revoked is refused soon.
+    doors.issuer.know("good", json!({"active": false}));
+    let revoked = async || (doors.status("good").await == 401).then_some(());
+    harness::wait::until("the token is revoked", SOON, revoked)
+        .await
+        .unwrap();
+    // Away: nobody can say, except of tokens that were just asked about.
+    doors.issuer.behave(Manner::Status(500));
+    assert_eq!(doors.status("another").await, 503);
+    assert_eq!(doors.status("good").await, 401);
+    // An answer that is none is not a yes.
+    for garbage in ["", "[]", "{}", "{\"active\":\"true\"}", "true"] {
+        doors.issuer.behave(Manner::Garbage(garbage.to_owned()));
+        assert_eq!(
+            doors.status(&format!("g{}", garbage.len())).await,
+            503,
+            "{garbage}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn revoked_jwts_are_refused_where_issuers_are_asked() {
+    let doors = Doors::with(|mut auth| {
+        auth.issuers[0].introspect_jwts = true;
+        auth.issuers[0].introspection_cache = Duration::ZERO;
+        auth
+    })
+    .await;
+    let token = doors.p256.sign(&doors.claims());
+    assert_eq!(
+        doors.status(&token).await,
+        401,
+        "its issuer does not know it"
+    );
+    let token = doors.p256.sign(&doors.changed("jti", json!("2")));
+    doors
+        .issuer
+        .know(&token, json!({"active": true, "sub": "alice", "aud": US}));
+    assert_eq!(doors.status(&token).await, 200);
+    doors.issuer.know(&token, json!({"active": false}));
+    assert_eq!(doors.status(&token).await, 401);
+}

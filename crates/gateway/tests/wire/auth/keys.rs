@@ -1,0 +1,176 @@
+//! An issuer's keys: where they come from, how they change, and what is believed while it is away.
+
+use std::time::Duration;
+
+use harness::tokens::{Issuer, Manner, SigningKey};
+use serde_json::json;
+
+use super::{Doors, US, challenge, discover, settings};
+use crate::support::{SECOND, SOON, World, config};
+
+#[tokio::test]
+async fn keys_rotate() {
+    let doors = Doors::with(|mut auth| {
+        auth.keys_refresh = Duration::from_millis(300);
+        auth
+    })
+    .await;
+    let old = doors.p256.sign(&doors.claims());
+    assert_eq!(doors.status(&old).await, 200);
+    // A new key is found as soon as a token names it.
+    let new = SigningKey::p256("2026-12");
+    doors.issuer.publish(&[&doors.p256, &new]);
+    assert_eq!(doors.status(&new.sign(&doors.claims())).await, 200);
+    assert_eq!(doors.status(&old).await, 200);
+    // A key that is withdrawn takes its tokens with it, also those that are remembered.
+    doors.issuer.publish(&[&new]);
+    let refused = async || (doors.status(&old).await == 401).then_some(());
+    harness::wait::until("the old key is gone", SOON, refused)
+        .await
+        .unwrap();
+    // The same name for another key: the old key's tokens stay refused.
+    let renamed = SigningKey::p256("2026-12");
+    let token = new.sign(&doors.claims());
+    doors.issuer.publish(&[&renamed]);
+    let refused = async || (doors.status(&token).await == 401).then_some(());
+    harness::wait::until("the key was replaced", SOON, refused)
+        .await
+        .unwrap();
+    assert_eq!(doors.status(&renamed.sign(&doors.claims())).await, 200);
+}
+
+#[tokio::test]
+async fn made_up_keys_cost_the_issuer_nothing() {
+    let doors = Doors::with(|mut auth| {
+        auth.keys_cooldown = 3600 * SECOND;
+        auth
+    })
+    .await;
+    assert_eq!(doors.status(&doors.rsa.sign(&doors.claims())).await, 200);
+    let before = doors.issuer.requests("/jwks");
+    let stranger = SigningKey::p256("x");
+    let tokens: Vec<String> = (0..50)
+        .map(|n| {
+            stranger.sign_with(
+                &json!({"alg": "ES256", "kid": format!("made-up-{n}")}),
+                &doors.claims(),
+            )
+        })
+        .collect();
+    let asked = tokens.iter().map(|token| doors.status(token));
+    let statuses = futures::future::join_all(asked).await;
+    assert!(statuses.iter().all(|status| *status == 401), "{statuses:?}");
+    let asked = doors.issuer.requests("/jwks") - before;
+    assert!(asked <= 1, "{asked} requests for 50 unknown keys");
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_away_shuts_nobody_out_whom_it_let_in() {
+    let doors = Doors::new().await;
+    assert_eq!(doors.status(&doors.p256.sign(&doors.claims())).await, 200);
+    let new = SigningKey::p256("new");
+    for manner in [
+        Manner::Down,
+        Manner::Status(500),
+        Manner::Garbage("<html>".to_owned()),
+        Manner::Garbage("x".repeat(600 * 1024)),
+        Manner::Redirect("http://127.0.0.1:1/jwks".to_owned()),
+        Manner::Slow(60 * SECOND),
+    ] {
+        doors.issuer.behave(manner.clone());
+        // Tokens that were never seen, by keys that are known.
+        let fresh = doors
+            .rsa
+            .sign(&doors.changed("jti", json!(format!("{manner:?}").len())));
+        assert_eq!(doors.status(&fresh).await, 200, "{manner:?}");
+        // By a key that is not: nobody knows whether it is good.
+        let answer = doors.discover(&new.sign(&doors.claims())).await;
+        assert_eq!((answer.status, answer.error_code()), (503, Some(-32603)));
+        assert_eq!(answer.header("retry-after"), "5");
+        assert_eq!(challenge(&answer), "", "nobody shall log in again for that");
+        // What is wrong without asking stays wrong.
+        assert_eq!(
+            doors
+                .status(&new.sign(&doors.changed("aud", json!("x"))))
+                .await,
+            401
+        );
+    }
+    doors.issuer.behave(Manner::Up);
+    doors.issuer.publish(&[&doors.rsa, &new]);
+    let token = new.sign(&doors.claims());
+    let back = async || (doors.status(&token).await == 200).then_some(());
+    harness::wait::until("the new key is known", SOON, back)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn keys_are_not_believed_for_ever() {
+    let doors = Doors::with(|mut auth| {
+        auth.keys_refresh = Duration::from_millis(100);
+        auth.keys_age_max = SECOND;
+        auth
+    })
+    .await;
+    let token = doors.p256.sign(&doors.claims());
+    assert_eq!(doors.status(&token).await, 200);
+    doors.issuer.behave(Manner::Down);
+    let too_old = async || (doors.status(&token).await == 503).then_some(());
+    harness::wait::until("the keys are too old", SOON, too_old)
+        .await
+        .unwrap();
+    doors.issuer.behave(Manner::Up);
+    let back = async || (doors.status(&token).await == 200).then_some(());
+    harness::wait::until("the keys are read again", SOON, back)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn metadata_of_another_issuer_is_not_believed() {
+    let key = SigningKey::p256("k");
+    let issuer = Issuer::start(&[&key]).await.unwrap();
+    issuer.pretend("https://evil.example.com");
+    let world = World::guarded(config(), settings(&issuer)).await;
+    let token = key.sign(&issuer.claims("alice", US));
+    assert_eq!(discover(&world.client(&token)).await.status, 503);
+    assert_eq!(issuer.requests("/jwks"), 0);
+}
+
+#[tokio::test]
+async fn keys_come_from_an_address_or_a_file_as_well() {
+    let (first, second) = (SigningKey::p256("k"), SigningKey::ed25519("k2"));
+    let issuer = Issuer::start(&[&first]).await.unwrap();
+    let mut by_url = settings(&issuer);
+    by_url.issuers[0].jwks_url = format!("{}/jwks", issuer.url);
+    let world = World::guarded(config(), by_url).await;
+    let token = first.sign(&issuer.claims("alice", US));
+    assert_eq!(discover(&world.client(&token)).await.status, 200);
+    assert_eq!(issuer.requests("/.well-known/openid-configuration"), 0);
+
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("jwks.json");
+    std::fs::write(&file, json!({"keys": [first.jwk()]}).to_string()).unwrap();
+    let mut by_file = settings(&issuer);
+    by_file.issuers[0].jwks_file = Some(file.clone());
+    by_file.issuers[0].algorithms = vec![
+        gateway::auth::Algorithm::ES256,
+        gateway::auth::Algorithm::EdDsa,
+    ];
+    by_file.keys_refresh = Duration::from_millis(200);
+    let asked = issuer.requests("/jwks");
+    let world = World::guarded(config(), by_file).await;
+    assert_eq!(discover(&world.client(&token)).await.status, 200);
+    std::fs::write(&file, json!({"keys": [second.jwk()]}).to_string()).unwrap();
+    let token = second.sign(&issuer.claims("alice", US));
+    let read = async || (discover(&world.client(&token)).await.status == 200).then_some(());
+    harness::wait::until("the file is read again", SOON, read)
+        .await
+        .unwrap();
+    // An algorithm that this issuer may not use.
+    let rsa = SigningKey::rsa("r", 0);
+    let token = rsa.sign(&issuer.claims("alice", US));
+    assert_eq!(discover(&world.client(&token)).await.status, 401);
+    assert_eq!(issuer.requests("/jwks"), asked, "it was not asked at all");
+}
