@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use protocol::callback::{Keys, Report, Ticket};
 use protocol::progress::Progress;
@@ -19,9 +18,10 @@ use queue::Lane;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use store::{Called, Pace, Progressed, Received};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Shared;
-use crate::door::is_json;
+use crate::door::{self, is_json};
 use crate::error::Error;
 use crate::reply::Body;
 
@@ -118,20 +118,21 @@ impl Said {
 /// Answers a call at an address; `token` is the last part of it.
 pub(crate) async fn handle(
     shared: &Arc<Shared>,
-    head: &Parts,
-    token: &str,
-    body: Incoming,
+    (head, token, body): (&Parts, &str, Incoming),
+    place: OwnedSemaphorePermit,
 ) -> Response<Body> {
     let said = match judge(shared, head, token) {
         Ok(ticket) => {
             // A service may send all of it and hang up: that counts as much as any other call.
             let own = Arc::clone(shared);
-            let answering = async move { answer(&own, &ticket, body).await };
+            let length = door::length(&head.headers);
+            let answering = async move { answer(&own, &ticket, (body, length)).await };
             match shared.to_its_end(answering).await {
                 Ok(said) | Err(said) => said,
             }
         }
         Err(said) => {
+            drop(place);
             shared.door.discard(head, body).await;
             said
         }
@@ -166,22 +167,19 @@ fn judge(shared: &Shared, head: &Parts, token: &str) -> Result<Ticket, Said> {
         let why = "Content-Type must be application/json";
         return Err(Said::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let length = head.headers.get(CONTENT_LENGTH);
-    let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: usize| length > shared.callbacks.body_bytes_max) {
-        return Err(too_large(shared));
-    }
+    door::check_length(&head.headers, shared.callbacks.body_bytes_max).map_err(unread)?;
     Ok(ticket)
 }
 
-fn too_large(shared: &Shared) -> Said {
-    let max = shared.callbacks.body_bytes_max;
-    let why = format!("the body is larger than the {max} bytes that are allowed");
-    Said::refused(StatusCode::PAYLOAD_TOO_LARGE, why)
-}
-
-async fn answer(shared: &Shared, ticket: &Ticket, body: Incoming) -> Result<Said, Said> {
-    let body = read(shared, body).await?;
+async fn answer(
+    shared: &Shared,
+    ticket: &Ticket,
+    body: (Incoming, Option<usize>),
+) -> Result<Said, Said> {
+    let mut load = shared.memory.load(None);
+    let bytes_max = shared.callbacks.body_bytes_max;
+    let read = shared.door.read_within(bytes_max, body, &mut load).await;
+    let body = read.map_err(unread)?;
     let report =
         Report::read(&body).map_err(|problem| Said::refused(StatusCode::BAD_REQUEST, problem))?;
     let called = Called {
@@ -195,17 +193,12 @@ async fn answer(shared: &Shared, ticket: &Ticket, body: Incoming) -> Result<Said
     }
 }
 
-async fn read(shared: &Shared, body: Incoming) -> Result<Bytes, Said> {
-    let reading = Limited::new(body, shared.callbacks.body_bytes_max).collect();
-    let patience = shared.config.limits.body_read_timeout;
-    match tokio::time::timeout(patience, reading).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(shared)),
-        Ok(Err(_)) => Err(Said::refused(StatusCode::BAD_REQUEST, "the body broke off")),
-        Err(_) => {
-            let why = "the body took too long";
-            Err(Said::refused(StatusCode::REQUEST_TIMEOUT, why))
-        }
+/// Why a body was not read, in the words of the table.
+fn unread(error: Error) -> Said {
+    let row = error.row();
+    Said {
+        retry_after: row.retry_after,
+        ..Said::refused(row.status, row.error.message)
     }
 }
 
@@ -284,7 +277,7 @@ fn away(error: &Error) -> Said {
     let row = error.row();
     error.log(&row);
     Said {
-        retry_after: Some(row.retry_after.map_or(1, u64::from)),
+        retry_after: row.retry_after.or(Some(1)),
         ..Said::bad(
             Outcome::Unavailable,
             StatusCode::SERVICE_UNAVAILABLE,

@@ -10,14 +10,18 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
 
-use crate::auth::{Authenticator, Proven};
+use crate::auth::{self, Authenticator, Proven};
 use crate::config::Config;
 use crate::error::Error;
+use crate::memory::{FREE, Load};
 
 /// Of a refused body, so much is read away.
 const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+/// So many bodies are read away at a time.
+const DRAINS_MAX: usize = 1024;
 
 /// What is let in.
 pub(crate) struct Door {
@@ -33,6 +37,7 @@ pub(crate) struct Door {
     origins: Vec<String>,
     body_bytes_max: usize,
     body_read_timeout: Duration,
+    drains: Semaphore,
 }
 
 impl Door {
@@ -53,6 +58,7 @@ impl Door {
             origins: lower(&config.allowed_origins),
             body_bytes_max: config.limits.body_bytes_max,
             body_read_timeout: config.limits.body_read_timeout,
+            drains: Semaphore::new(DRAINS_MAX),
         }
     }
 
@@ -88,16 +94,7 @@ impl Door {
         if head.method != Method::POST {
             return Err(Error::MethodNotAllowed);
         }
-        let length = head
-            .headers
-            .get(CONTENT_LENGTH)
-            .and_then(|value| value.to_str().ok());
-        if length
-            .and_then(|text| text.parse().ok())
-            .is_some_and(|n: usize| n > self.body_bytes_max)
-        {
-            return Err(self.too_large());
-        }
+        check_length(&head.headers, self.body_bytes_max)?;
         let host = host(head);
         self.check_origin(&head.headers, host.as_deref())?;
         self.check_host(host.as_deref())?;
@@ -110,6 +107,7 @@ impl Door {
     /// With the first thing that is wrong.
     pub(crate) async fn admit(&self, head: &Parts) -> Result<Proven, Error> {
         self.enter(head)?;
+        auth::none_in_url(head.uri.query())?;
         let proven = self.auth.authenticate(&head.headers).await?;
         if !is_json(&head.headers) {
             return Err(Error::ContentType);
@@ -117,24 +115,46 @@ impl Door {
         Ok(proven)
     }
 
-    /// Reads the body of a request that was let in.
+    /// Reads the body of a request that was let in, of which it may say how long it is.
     ///
     /// # Errors
-    /// If it is too large, too slow, or breaks off.
-    pub(crate) async fn read<B>(&self, mut body: B) -> Result<Bytes, Error>
+    /// If it is too large, too slow, breaks off, or finds no room.
+    pub(crate) async fn read<B>(
+        &self,
+        body: (B, Option<usize>),
+        load: &mut Load,
+    ) -> Result<Bytes, Error>
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
-        let mut whole = BytesMut::new();
+        self.read_within(self.body_bytes_max, body, load).await
+    }
+
+    /// Reads a body of so many bytes at most.
+    ///
+    /// # Errors
+    /// If it is too large, too slow, breaks off, or finds no room.
+    pub(crate) async fn read_within<B>(
+        &self,
+        bytes_max: usize,
+        (mut body, length): (B, Option<usize>),
+        load: &mut Load,
+    ) -> Result<Bytes, Error>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        let mut whole = BytesMut::with_capacity(length.map_or(0, |length| length.min(FREE)));
         let reading = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|_| Error::BodyBroken)?;
                 let Ok(data) = frame.into_data() else {
                     continue;
                 };
-                if whole.len() + data.len() > self.body_bytes_max {
-                    return Err(self.too_large());
+                let bytes = whole.len() + data.len();
+                if bytes > bytes_max {
+                    return Err(Error::BodyTooLarge { bytes_max });
                 }
+                load.reach(bytes.max(whole.capacity()))?;
                 whole.extend_from_slice(&data);
             }
             Ok(())
@@ -143,8 +163,9 @@ impl Door {
         match read.unwrap_or(Err(Error::BodyTimeout)) {
             Ok(()) => Ok(whole.freeze()),
             Err(error) => {
-                if matches!(error, Error::BodyTooLarge { .. }) {
-                    drain(body).await;
+                drop(whole);
+                if !matches!(error, Error::BodyBroken | Error::BodyTimeout) {
+                    self.drain(body).await;
                 }
                 Err(error)
             }
@@ -160,14 +181,30 @@ impl Door {
     {
         // A client that asks first has sent nothing.
         if !head.headers.contains_key(EXPECT) {
-            drain(body).await;
+            self.drain(body).await;
         }
     }
 
-    fn too_large(&self) -> Error {
-        Error::BodyTooLarge {
-            bytes_max: self.body_bytes_max,
-        }
+    /// Throws away what is left of a body, up to a bound of bytes and of time. When many are being
+    /// thrown away, no more are: that is a courtesy, and no flood has a claim to it.
+    async fn drain<B>(&self, mut body: B)
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        let Ok(_place) = self.drains.try_acquire() else {
+            return;
+        };
+        let draining = async {
+            let mut left = DRAIN_BYTES_MAX;
+            while let Some(Ok(frame)) = body.frame().await {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if bytes > left {
+                    return;
+                }
+                left -= bytes;
+            }
+        };
+        drop(tokio::time::timeout(DRAIN_TIME_MAX, draining).await);
     }
 
     /// Against pages that make a browser call us (MCP 2026-07-28 §Streamable HTTP, Security): on
@@ -204,22 +241,19 @@ impl Door {
     }
 }
 
-/// Throws away what is left of a body, up to a bound of bytes and of time.
-async fn drain<B>(mut body: B)
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-{
-    let draining = async {
-        let mut left = DRAIN_BYTES_MAX;
-        while let Some(Ok(frame)) = body.frame().await {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            if bytes > left {
-                return;
-            }
-            left -= bytes;
-        }
-    };
-    drop(tokio::time::timeout(DRAIN_TIME_MAX, draining).await);
+/// How long the body is, as its request says.
+pub(crate) fn length(headers: &HeaderMap) -> Option<usize> {
+    let length = headers.get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// # Errors
+/// If the body is larger than it may be, as its request says.
+pub(crate) fn check_length(headers: &HeaderMap, bytes_max: usize) -> Result<(), Error> {
+    match length(headers) {
+        Some(length) if length > bytes_max => Err(Error::BodyTooLarge { bytes_max }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// What the request calls us, in lower case; `None` when it says nothing or two things.

@@ -13,11 +13,12 @@ use protocol::headers::{self, HeaderMismatch, NameHeader};
 use protocol::jsonrpc::{self, Message};
 use protocol::meta::{self, RequestMeta};
 use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
 use crate::Shared;
 use crate::admission::Asks;
-use crate::auth::{Proven, Scopes};
+use crate::auth::Proven;
 use crate::callbacks;
 use crate::caller::Caller;
 use crate::connection::Connection;
@@ -25,6 +26,7 @@ use crate::cors::Page;
 use crate::door;
 use crate::error::Error;
 use crate::legacy;
+use crate::method::Method;
 use crate::methods::{
     provided_ask, provided_lists, server_discover, subscriptions_listen, tasks_cancel, tasks_get,
     tasks_update, tools_call, tools_list,
@@ -34,96 +36,7 @@ use crate::reply::{Answer, Body, Finished, Reply};
 use crate::trace;
 
 /// A `tasks/get` of an older revision is no longer than this.
-const READ_BYTES_MAX: u64 = 1024;
-
-/// The methods that are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Discover,
-    ToolsList,
-    ToolsCall,
-    ResourcesList,
-    TemplatesList,
-    ResourcesRead,
-    PromptsList,
-    PromptsGet,
-    Complete,
-    TasksGet,
-    TasksUpdate,
-    TasksCancel,
-    Listen,
-}
-
-impl Method {
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "server/discover" => Self::Discover,
-            "tools/list" => Self::ToolsList,
-            "tools/call" => Self::ToolsCall,
-            "resources/list" => Self::ResourcesList,
-            "resources/templates/list" => Self::TemplatesList,
-            "resources/read" => Self::ResourcesRead,
-            "prompts/list" => Self::PromptsList,
-            "prompts/get" => Self::PromptsGet,
-            "completion/complete" => Self::Complete,
-            "tasks/get" => Self::TasksGet,
-            "tasks/update" => Self::TasksUpdate,
-            "tasks/cancel" => Self::TasksCancel,
-            "subscriptions/listen" => Self::Listen,
-            _ => return None,
-        })
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Discover => "server/discover",
-            Self::ToolsList => "tools/list",
-            Self::ToolsCall => "tools/call",
-            Self::ResourcesList => "resources/list",
-            Self::TemplatesList => "resources/templates/list",
-            Self::ResourcesRead => "resources/read",
-            Self::PromptsList => "prompts/list",
-            Self::PromptsGet => "prompts/get",
-            Self::Complete => "completion/complete",
-            Self::TasksGet => "tasks/get",
-            Self::TasksUpdate => "tasks/update",
-            Self::TasksCancel => "tasks/cancel",
-            Self::Listen => "subscriptions/listen",
-        }
-    }
-
-    /// What the caller's token must allow, beside what a tool or a provider asks for.
-    pub(crate) fn scopes(self, of: &Scopes) -> &[String] {
-        match self {
-            Self::Discover => &[],
-            Self::ToolsList | Self::ResourcesList | Self::TemplatesList | Self::PromptsList => {
-                &of.list
-            }
-            Self::ToolsCall => &of.call,
-            Self::ResourcesRead => &of.resources,
-            Self::PromptsGet | Self::Complete => &of.prompts,
-            Self::TasksGet | Self::Listen => &of.read,
-            Self::TasksUpdate => &of.update,
-            Self::TasksCancel => &of.cancel,
-        }
-    }
-
-    fn is_about_tasks(self) -> bool {
-        match self {
-            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => true,
-            Self::Discover
-            | Self::ToolsList
-            | Self::ToolsCall
-            | Self::ResourcesList
-            | Self::TemplatesList
-            | Self::ResourcesRead
-            | Self::PromptsList
-            | Self::PromptsGet
-            | Self::Complete
-            | Self::Listen => false,
-        }
-    }
-}
+const READ_BYTES_MAX: usize = 1024;
 
 /// A request that may be carried out.
 pub(crate) struct Call {
@@ -135,6 +48,22 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// What `caller` asks for, judged so far.
+    pub(crate) fn new(
+        mut caller: Caller,
+        (headers, request): (HeaderMap, jsonrpc::Request),
+        meter: Meter,
+    ) -> Self {
+        caller.trace = trace::of_caller(caller.trace, &headers);
+        Self {
+            id: request.id,
+            caller,
+            params: request.params,
+            headers,
+            meter,
+        }
+    }
+
     /// The params, not yet read.
     pub(crate) fn params(&self) -> Option<&RawValue> {
         self.params.as_deref()
@@ -174,6 +103,7 @@ pub(crate) async fn handle(
     shared: Arc<Shared>,
     connection: Arc<Connection>,
     request: Request<Incoming>,
+    place: OwnedSemaphorePermit,
 ) -> Response<Body> {
     let version = request.version();
     let (head, body) = request.into_parts();
@@ -182,8 +112,11 @@ pub(crate) async fn handle(
         return preflight;
     }
     let mut response = match head.uri.path().strip_prefix(protocol::callback::PATH) {
-        Some(token) => callbacks::handle(&shared, &head, token, body).await,
-        None => answer(&shared, head, body).await.into_response(connection),
+        Some(token) => callbacks::handle(&shared, (&head, token, body), place).await,
+        None => {
+            let answer = answer(&shared, head, body, place).await;
+            answer.into_response(connection)
+        }
     };
     page.show(&mut response);
     if shared.leaving.is_cancelled() && version <= Version::HTTP_11 {
@@ -196,7 +129,12 @@ pub(crate) async fn handle(
     response
 }
 
-async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
+async fn answer(
+    shared: &Arc<Shared>,
+    head: Parts,
+    body: Incoming,
+    place: OwnedSemaphorePermit,
+) -> Answer {
     let mut meter = Meter::start(&shared.metrics);
     if let Some(document) = shared.door.document(&head) {
         meter.method("metadata");
@@ -205,12 +143,15 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
     }
     let admitted = shared.door.admit(&head).await.and_then(|proven| {
         let asks = asks(shared, &head.headers);
-        shared.admission.request(&proven.principal, asks)?;
-        Ok((proven, asks))
+        shared.memory.check(shared.admission.key(&proven.principal))?;
+        let own = shared.admission.request(&proven.principal, asks)?;
+        Ok((proven, asks, own))
     });
-    let (proven, asks) = match admitted {
+    let (proven, asks, _own_place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
+            // Whoever sends a refused body slowly takes no place of those who are let in.
+            drop(place);
             shared.door.discard(&head, body).await;
             return Answer::Whole(finish(shared, None, Err(error), &mut meter));
         }
@@ -218,8 +159,12 @@ async fn answer(shared: &Arc<Shared>, head: Parts, body: Incoming) -> Answer {
     // hyper drops the request of a caller who has hung up as soon as its last bytes are here. By
     // then this has them, and goes on if what was asked for counts without an answer, too.
     let own = Arc::clone(shared);
+    let mut load = shared.memory.load(Some(shared.admission.key(&proven.principal)));
     let entering = async move {
-        let read = own.door.read(body).await.and_then(|body| {
+        let length = door::length(&head.headers);
+        let read = own.door.read((body, length), &mut load).await;
+        meter.load = Some(load);
+        let read = read.and_then(|body| {
             let incoming = jsonrpc::read(&body, own.json_limits())?;
             if asks == Asks::Untold && !is_read(&incoming) {
                 own.admission.was_other(&proven.principal)?;
@@ -299,9 +244,7 @@ async fn carry_on(
 /// if it is short enough to be read for nothing.
 fn asks(shared: &Shared, headers: &HeaderMap) -> Asks {
     if legacy::may_be(shared, headers) {
-        let length = one(headers, http::header::CONTENT_LENGTH.as_str());
-        let length = length.ok().flatten().and_then(|text| text.parse().ok());
-        return match length {
+        return match door::length(headers) {
             Some(0..=READ_BYTES_MAX) => Asks::Untold,
             _ => Asks::Other,
         };
@@ -353,15 +296,8 @@ async fn request_answer(
         }
     };
     let streams = door::accepts(&headers).streams;
-    let mut caller = Caller::new(proven, request_meta, streams);
-    caller.trace = trace::of_caller(caller.trace, &headers);
-    let call = Call {
-        id: request.id,
-        caller,
-        params: request.params,
-        headers,
-        meter,
-    };
+    let caller = Caller::new(proven, request_meta, streams);
+    let call = Call::new(caller, (headers, request), meter);
     let span = trace::request(method.as_str(), &call);
     Box::pin(carry_out(shared, method, call).instrument(span)).await
 }

@@ -231,6 +231,9 @@ impl Error {
             Self::Auth(auth::Refused::Unauthorized { message, .. }) => {
                 http(StatusCode::UNAUTHORIZED, "unauthorized", *message)
             }
+            Self::Auth(auth::Refused::Malformed { message }) => {
+                http(StatusCode::BAD_REQUEST, "credentials", *message)
+            }
             Self::Auth(auth::Refused::Unavailable { message }) => Row::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "auth_unavailable",
@@ -485,22 +488,23 @@ impl Error {
     }
 
     fn chain(&self) -> Option<String> {
-        let mut text = match self {
-            Self::Store(error) => error.to_string(),
-            Self::Bug(what) => what.clone(),
-            _ => return None,
-        };
-        let mut source = match self {
-            Self::Store(error) => std::error::Error::source(error),
+        match self {
+            Self::Store(error) => Some(chain(error)),
+            Self::Bug(what) => Some(what.clone()),
             _ => None,
-        };
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
         }
-        Some(text)
     }
+}
+
+/// An error with all its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 macro_rules! from {

@@ -12,15 +12,18 @@ use store::TaskSupport;
 
 use crate::Shared;
 use crate::arguments;
+use crate::auth;
 use crate::caller::Caller;
 use crate::catalog::Entry;
 use crate::endpoint::{Call, one};
 use crate::error::Error;
+use crate::method::Method;
 use crate::request_state::{Binding, State};
 use crate::trace;
 
 /// A call that may be carried out.
 pub(crate) struct Judged {
+    pub(crate) method: Method,
     pub(crate) entry: Arc<Entry>,
     pub(crate) caller: Caller,
     pub(crate) arguments: Bytes,
@@ -60,10 +63,8 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
         headers::check_param(param, arguments, one(&call.headers, &param.header)?)?;
     }
     if !caller.has_scopes(&policy.scopes) {
-        // All that this call needs, so that the client asks for it at once.
         let own = &shared.door.auth.scopes().call;
-        let tools = policy.scopes.iter().filter(|scope| !own.contains(scope));
-        let needed = own.iter().chain(tools).cloned().collect();
+        let needed = auth::together([&own[..], &policy.scopes]);
         return Err(Error::Scope { needed });
     }
     if policy.task_support == TaskSupport::Required {
@@ -87,6 +88,7 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
     let read = read_arguments(params.arguments_json());
     let digest = read.as_ref().map_or([0; 32], |(_, digest)| *digest);
     let binding = Binding {
+        method: Method::ToolsCall,
         principal: &caller.principal,
         tool: tool.spec.name(),
         digest: &digest,
@@ -101,6 +103,7 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
         return Ok(Verdict::Invalid(told));
     }
     Ok(Verdict::Valid(Box::new(Judged {
+        method: Method::ToolsCall,
         caller: caller.clone(),
         arguments: Bytes::copy_from_slice(params.arguments_json().as_bytes()),
         digest,

@@ -8,7 +8,6 @@
 //! revisions have (`tasks/result`, `tasks/list`) reads the same rows.
 
 mod cancel;
-mod cursor;
 mod dialect;
 mod initialize;
 mod list;
@@ -32,8 +31,9 @@ use crate::Shared;
 use crate::auth::Proven;
 use crate::caller::Caller;
 use crate::door;
-use crate::endpoint::{self, Call, Method, one};
+use crate::endpoint::{self, Call, one};
 use crate::error::Error;
+use crate::method::Method;
 use crate::methods::tasks_update::store_answers;
 use crate::metrics::Meter;
 use crate::reply::{Answer, Reply};
@@ -90,7 +90,7 @@ pub(crate) async fn answer(
         .legacy_requests
         .with_label_values(&[version])
         .inc();
-    let (served, mut caller) = match read(proven, (&headers, &request), version, &mut meter) {
+    let (served, caller) = match read(proven, (&headers, &request), version, &mut meter) {
         Ok(read) => read,
         Err(error) => {
             let error = Err(refusal::told(error));
@@ -98,14 +98,7 @@ pub(crate) async fn answer(
             return Answer::Whole(finished);
         }
     };
-    caller.trace = trace::of_caller(caller.trace, &headers);
-    let call = Call {
-        id: request.id,
-        caller,
-        params: request.params,
-        headers,
-        meter,
-    };
+    let call = Call::new(caller, (headers, request), meter);
     let span = trace::request(served.as_str(), &call);
     Box::pin(carry_out(shared, served, call).instrument(span)).await
 }

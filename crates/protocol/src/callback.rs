@@ -6,7 +6,7 @@
 //! the same address as long as the key that signs is the same.
 
 use base64::Engine as _;
-use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::TaskId;
 use crate::progress::Progress;
+use crate::secret;
 use crate::tools::{CallToolResult, Content};
 
 /// Where the address travels to the service.
@@ -55,7 +56,7 @@ impl Keys {
     /// With the place of the one that is none, and why.
     pub fn read(texts: &[String]) -> Result<Self, (usize, String)> {
         let keys = texts.iter().enumerate().map(|(place, text)| {
-            let key = read_key(text).map_err(|problem| (place, problem))?;
+            let key = secret::read_key(text).map_err(|problem| (place, problem))?;
             Ok((key, fingerprint(&key)))
         });
         Ok(Self(keys.collect::<Result<_, _>>()?))
@@ -129,31 +130,6 @@ fn fingerprint(key: &[u8; 32]) -> String {
         .chain_update(key)
         .finalize();
     BASE64_URL_SAFE_NO_PAD.encode(&digest[..6])
-}
-
-/// One key of the settings: 32 bytes in hex or base64.
-fn read_key(text: &str) -> Result<[u8; 32], String> {
-    let text = text.trim();
-    let bytes = match from_hex(text) {
-        Some(bytes) => bytes,
-        None => BASE64_STANDARD
-            .decode(text)
-            .or_else(|_| BASE64_URL_SAFE_NO_PAD.decode(text))
-            .map_err(|_| "neither hex nor base64".to_owned())?,
-    };
-    let length = bytes.len();
-    bytes
-        .try_into()
-        .map_err(|_| format!("{length} bytes long; it must be 32 random bytes"))
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..32)
-        .map(|at| u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok())
-        .collect()
 }
 
 /// What a service sends.
@@ -245,6 +221,8 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     fn keys(bytes: &[u8]) -> Keys {

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::jsonrpc::{ErrorObject, InvalidParams};
+use crate::passed_on::complete;
 use crate::prompts::texts;
 use crate::raw::{Object, shorten};
-use crate::resources::{self, complete};
-use crate::{prompts, writer};
+use crate::{prompts, resources, writer};
 
 /// Values in one answer, at most.
 pub const VALUES_MAX: usize = 100;

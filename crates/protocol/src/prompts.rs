@@ -10,9 +10,10 @@ use crate::content::Content;
 use crate::discover::Caching;
 use crate::input::InputResponses;
 use crate::jsonrpc::{ErrorObject, InvalidParams};
+use crate::listed::{one_line, write_page};
 use crate::meta::ResultMeta;
+use crate::passed_on::complete;
 use crate::raw::{Object, shorten};
-use crate::resources::{complete, one_line, write_page};
 use crate::writer;
 
 /// A prompt as it is listed (MCP 2026-07-28 schema `Prompt`).

@@ -10,8 +10,10 @@ pub use crate::content::ResourceContents;
 use crate::discover::{CacheScope, Caching};
 use crate::input::InputResponses;
 use crate::jsonrpc::{ErrorObject, InvalidParams};
+use crate::listed::{one_line, write_page};
 use crate::meta::ResultMeta;
-use crate::raw::{self, Object, shorten};
+use crate::passed_on::complete;
+use crate::raw::{Object, shorten};
 use crate::writer;
 
 /// The longest URI that is looked at, in bytes.
@@ -158,11 +160,6 @@ impl ResourceTemplate {
     }
 }
 
-pub(crate) fn one_line(value: &impl Serialize) -> Bytes {
-    let json = writer::json(value);
-    Bytes::from(raw::compact(&String::from_utf8_lossy(&json)))
-}
-
 fn check_name(what: &str, uri: &str, name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 1024 {
         return Err(format!(
@@ -189,33 +186,6 @@ fn check_uri(uri: &str) -> Result<(), String> {
         return refuse("its URI holds a character that must be percent-encoded");
     }
     Ok(())
-}
-
-/// One page of definitions, copied as they are. Sort them before: the order must be the same each
-/// time.
-pub(crate) fn write_page<'a>(
-    member: &str,
-    definitions: impl IntoIterator<Item = &'a [u8]>,
-    next_cursor: Option<&str>,
-    caching: Caching,
-    meta: &ResultMeta,
-) -> Bytes {
-    let mut listed = vec![b'['];
-    for definition in definitions {
-        if listed.len() > 1 {
-            listed.push(b',');
-        }
-        listed.extend_from_slice(definition);
-    }
-    listed.push(b']');
-    writer::Object::with_capacity(listed.len() + 512)
-        .value("resultType", "complete")
-        .raw(member, listed)
-        .optional("nextCursor", next_cursor)
-        .integer("ttlMs", caching.ttl_ms)
-        .value("cacheScope", &caching.scope)
-        .raw("_meta", meta.to_json())
-        .finish()
 }
 
 /// One page of `resources/list`.
@@ -354,32 +324,5 @@ impl ReadResult {
                 .value("cacheScope", &self.caching.scope)
                 .finish(),
         }
-    }
-}
-
-/// A complete result that some other program printed: on one line, with `resultType` added where an
-/// older server left it out, and with `member`, whose text must begin with `opens`.
-pub(crate) fn complete(json: &[u8], member: &str, opens: char) -> Result<String, String> {
-    let text = std::str::from_utf8(json)
-        .map_err(|error| error.to_string())?
-        .trim();
-    let object = Object::read(text).map_err(|error| format!("not a result: {error}"))?;
-    if let Some(name) = object.duplicate() {
-        return Err(format!(
-            "not a result: the key `{}` occurs twice",
-            shorten(name)
-        ));
-    }
-    if !object
-        .get(member)
-        .is_some_and(|value| value.get().starts_with(opens))
-    {
-        return Err(format!("not a result: it has no `{member}`"));
-    }
-    let text = raw::compact(text);
-    match object.get("resultType").map(raw::string) {
-        Some(Some(kind)) if kind == "complete" => Ok(text),
-        Some(_) => Err("not a completed result: `resultType` must be \"complete\"".to_owned()),
-        None => Ok(format!("{{\"resultType\":\"complete\",{}", &text[1..])),
     }
 }

@@ -11,8 +11,10 @@ use crate::discover::Caching;
 use crate::headers::{self, ParamHeader};
 use crate::input::InputResponses;
 use crate::jsonrpc::{ErrorObject, InvalidParams};
+use crate::listed::{one_line, write_page};
 use crate::meta::ResultMeta;
-use crate::raw::{self, Object, shorten};
+use crate::passed_on::complete;
+use crate::raw::{Object, shorten};
 use crate::writer;
 
 /// A tool as it is listed (MCP 2026-07-28 schema `Tool`). Schemas stay the text
@@ -116,8 +118,7 @@ impl Tool {
     /// The JSON text on one line, as it is stored and listed.
     #[must_use]
     pub fn to_json(&self) -> Bytes {
-        let json = writer::json(self);
-        Bytes::from(raw::compact(&String::from_utf8_lossy(&json)))
+        one_line(self)
     }
 
     /// Whether clients will accept the definition, and which of its parameters
@@ -178,22 +179,7 @@ pub fn write_list<'a>(
     caching: Caching,
     meta: &ResultMeta,
 ) -> Bytes {
-    let mut tools = vec![b'['];
-    for definition in definitions {
-        if tools.len() > 1 {
-            tools.push(b',');
-        }
-        tools.extend_from_slice(definition);
-    }
-    tools.push(b']');
-    writer::Object::with_capacity(tools.len() + 512)
-        .value("resultType", "complete")
-        .raw("tools", tools)
-        .optional("nextCursor", next_cursor)
-        .integer("ttlMs", caching.ttl_ms)
-        .value("cacheScope", &caching.scope)
-        .raw("_meta", meta.to_json())
-        .finish()
+    write_page("tools", definitions, next_cursor, caching, meta)
 }
 
 /// The params of `tools/call`. `task`, the opt-in of 2025-11-25, is ignored like
@@ -405,29 +391,5 @@ impl CallToolResult {
 /// # Errors
 /// With what is wrong, if it is no result of a completed tool call.
 pub fn complete_result(json: &[u8]) -> Result<Bytes, String> {
-    let text = std::str::from_utf8(json)
-        .map_err(|error| error.to_string())?
-        .trim();
-    let object = Object::read(text).map_err(|error| format!("not a result: {error}"))?;
-    if let Some(name) = object.duplicate() {
-        return Err(format!(
-            "not a result: the key `{}` occurs twice",
-            shorten(name)
-        ));
-    }
-    if !object
-        .get("content")
-        .is_some_and(|content| content.get().starts_with('['))
-    {
-        return Err("not a tool's result: `content` must be an array".to_owned());
-    }
-    let text = raw::compact(text);
-    match object.get("resultType").map(raw::string) {
-        Some(Some(kind)) if kind == "complete" => Ok(Bytes::from(text)),
-        Some(_) => Err("not a completed result: `resultType` must be \"complete\"".to_owned()),
-        None => Ok(Bytes::from(format!(
-            "{{\"resultType\":\"complete\",{}",
-            &text[1..]
-        ))),
-    }
+    complete(json, "content", '[').map(Bytes::from)
 }

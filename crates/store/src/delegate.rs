@@ -13,15 +13,6 @@ use crate::pool::sql;
 use crate::task::Principal;
 use crate::{Error, Store};
 
-/// Whose answers are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// The owner's only.
-    Owner,
-    /// Those of any principal of the owner's tenant.
-    Tenant,
-}
-
 impl Store {
     /// As [`Store::answer`], for a principal that may answer for others of its tenant. Of a task that
     /// is not its own it learns nothing but whether an answer fits; what it answers is written into
@@ -36,33 +27,24 @@ impl Store {
         responses: &BTreeMap<String, Box<RawValue>>,
         hint_epoch: Option<&str>,
     ) -> Result<Answer, Error> {
-        self.answer_from(From::Tenant, (principal, id), responses, hint_epoch)
+        let tenant = principal.tenant.as_deref();
+        self.answer_within(tenant, (principal, id), responses, hint_epoch)
             .await
     }
 }
 
-/// The task's row, locked, if this principal may answer it.
+/// The task's row, locked, if it is this principal's, or one of this tenant.
 pub(crate) async fn lock(
     transaction: &Transaction<'_>,
-    from: From,
+    tenant: Option<&str>,
     principal: &Principal,
     id: TaskId,
 ) -> Result<Option<Row>, Fault> {
     let (issuer, subject) = (&principal.issuer, &principal.subject);
-    let row = match (from, &principal.tenant) {
-        (From::Tenant, Some(tenant)) => {
-            let lock = transaction.prepare_cached(sql!("lock_delegated")).await?;
-            let who: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                [&id.as_uuid(), issuer, subject, tenant];
-            transaction.query_opt(&lock, &who).await?
-        }
-        (From::Owner | From::Tenant, _) => {
-            let lock = transaction.prepare_cached(sql!("lock_task")).await?;
-            transaction
-                .query_opt(&lock, &[&id.as_uuid(), issuer, subject])
-                .await?
-        }
-    };
+    let lock = transaction.prepare_cached(sql!("lock_for_answer")).await?;
+    let row = transaction
+        .query_opt(&lock, &[&id.as_uuid(), issuer, subject, &tenant])
+        .await?;
     Ok(row)
 }
 

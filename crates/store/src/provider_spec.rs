@@ -10,7 +10,7 @@ use protocol::resources::{Resource, ResourceTemplate, URI_BYTES_MAX};
 use protocol::template::UriTemplate;
 use serde::{Deserialize, Serialize};
 
-use crate::tool_spec::{Backoff, TaskSupport, ToolPolicy};
+use crate::tool_policy::{Backoff, TaskSupport, ToolPolicy};
 
 /// What the jobs of providers are called by. No tool can have such a name: a `/` may not stand in
 /// one, so no client can call it.

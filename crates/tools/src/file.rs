@@ -1,14 +1,16 @@
 //! The tools file: which tools the stock worker serves, and by which policies.
 
 mod command;
+mod command_keys;
 mod http;
 mod http_keys;
-mod keys;
 mod limits;
 mod policy;
+mod policy_keys;
 mod reader;
 mod reference;
 mod schema;
+mod tool;
 mod upstream;
 
 use std::collections::BTreeMap;
@@ -26,7 +28,8 @@ pub use policy::{Effective, From, of_code};
 pub use reader::Problem;
 pub use reference::tables as reference;
 
-use policy::{Layer, POLICY};
+use policy::Layer;
+use policy_keys::POLICY;
 use reader::{Key, Reader, Section};
 
 const ROOT: &[Key] = &[
@@ -212,7 +215,7 @@ fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
     let defaults = defaults.as_ref().map(Layer::read).unwrap_or_default();
     let mut tools: BTreeMap<String, Declared> = BTreeMap::new();
     let mut written = Vec::new();
-    for section in sections(&root, "command", keys::COMMAND) {
+    for section in sections(&root, "command", command_keys::COMMAND) {
         let from = Place::of(&reader, &section, "command");
         let output = limits::Written::of(&section);
         if let Some(read) = command::read(section, folder, &defaults) {

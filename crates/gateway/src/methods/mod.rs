@@ -2,6 +2,7 @@
 
 mod listened_lists;
 mod listened_resources;
+mod page;
 pub(crate) mod provided_ask;
 pub(crate) mod provided_lists;
 pub(crate) mod server_discover;

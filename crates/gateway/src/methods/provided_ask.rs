@@ -19,9 +19,11 @@ use super::provided_lists::served;
 use super::tools_call;
 use crate::Shared;
 use crate::arguments;
+use crate::auth;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::judgement::Judged;
+use crate::method::Method;
 use crate::promotion::Plan;
 use crate::provided::Provider;
 use crate::reply::{Answer, Reply};
@@ -62,11 +64,18 @@ async fn prepare_read(shared: &Shared, call: &Call) -> Result<Ready, Error> {
     served(provided.serves.resources, "resources/read")?;
     let unknown = || Error::Unknown(Reference::Resource(params.uri.clone()));
     let provider = provider.ok_or_else(unknown)?;
+    may_ask(shared, (call, Method::ResourcesRead), &provider)?;
     let asked = Asked::Read {
         uri: params.uri.clone(),
     };
     let round = (params.input_responses, params.request_state);
-    judge(shared, call, provider, asked, round)
+    judge(
+        shared,
+        (call, Method::ResourcesRead),
+        provider,
+        asked,
+        round,
+    )
 }
 
 async fn prepare_get(shared: &Shared, call: &Call) -> Result<Ready, Error> {
@@ -80,16 +89,14 @@ async fn prepare_get(shared: &Shared, call: &Call) -> Result<Ready, Error> {
     let unknown = || Error::Unknown(Reference::Prompt(name.clone()));
     let provider = provider.ok_or_else(unknown)?;
     let prompt = provided.prompts.get(name).ok_or_else(unknown)?;
-    if !call.caller.has_scopes(&provider.spec.policy.scopes) {
-        return Err(scope(&provider));
-    }
+    may_ask(shared, (call, Method::PromptsGet), &provider)?;
     prompt.item.check_arguments(&params.arguments)?;
     let asked = Asked::Prompt {
         name: params.name,
         arguments: params.arguments,
     };
     let round = (params.input_responses, params.request_state);
-    judge(shared, call, provider, asked, round)
+    judge(shared, (call, Method::PromptsGet), provider, asked, round)
 }
 
 async fn prepare_complete(shared: &Shared, call: &Call) -> Result<Ready, Error> {
@@ -99,9 +106,7 @@ async fn prepare_complete(shared: &Shared, call: &Call) -> Result<Ready, Error> 
     served(provided.serves.completions, "completion/complete")?;
     let unknown = || Error::Unknown(reference.clone());
     let provider = provider.ok_or_else(unknown)?;
-    if !call.caller.has_scopes(&provider.spec.policy.scopes) {
-        return Err(scope(&provider));
-    }
+    may_ask(shared, (call, Method::Complete), &provider)?;
     if !provider.spec.completes {
         let none = Completion::default().to_json();
         let json = shared.meta.attach(&none);
@@ -110,33 +115,39 @@ async fn prepare_complete(shared: &Shared, call: &Call) -> Result<Ready, Error> 
     }
     judge(
         shared,
-        call,
+        (call, Method::Complete),
         provider,
         Asked::Complete(params),
         (None, None),
     )
 }
 
-fn scope(provider: &Provider) -> Error {
-    Error::Scope {
-        needed: provider.spec.policy.scopes.clone(),
+/// Whether the caller's scopes are those of the provider, too.
+fn may_ask(
+    shared: &Shared,
+    (call, method): (&Call, Method),
+    provider: &Provider,
+) -> Result<(), Error> {
+    trace::provider(provider.job.tool.spec.name());
+    let scopes = &provider.spec.policy.scopes;
+    if call.caller.has_scopes(scopes) {
+        return Ok(());
     }
+    let own = method.scopes(shared.door.auth.scopes());
+    let needed = auth::together([own, scopes]);
+    Err(Error::Scope { needed })
 }
 
 /// All that can be wrong with a request beyond what it is about, in the order of `tools/call`.
 fn judge(
     shared: &Shared,
-    call: &Call,
+    (call, method): (&Call, Method),
     provider: Arc<Provider>,
     asked: Asked,
     (responses, state): (Option<InputResponses>, Option<String>),
 ) -> Result<Ready, Error> {
     let (caller, policy) = (&call.caller, &provider.spec.policy);
     let name = provider.job.tool.spec.name();
-    trace::provider(name);
-    if !caller.has_scopes(&policy.scopes) {
-        return Err(scope(&provider));
-    }
     if provider.job.paused {
         return Err(Error::ToolPaused(name.to_owned()));
     }
@@ -154,6 +165,7 @@ fn judge(
     }
     let digest = arguments::digest(&value).map_err(Error::Bug)?;
     let binding = Binding {
+        method,
         principal: &caller.principal,
         tool: name,
         digest: &digest,
@@ -162,6 +174,7 @@ fn judge(
         .map(|text| shared.state_keys.open(&text, binding))
         .transpose()?;
     let judged = Judged {
+        method,
         caller: caller.clone(),
         arguments: Bytes::from(json),
         digest,
@@ -186,5 +199,11 @@ async fn carry_out(shared: &Arc<Shared>, call: Call, ready: Result<Ready, Error>
     } else {
         limit.min(UNSERVED_WAIT)
     };
-    tools_call::held_to_its_end(shared, call, judged, Plan::Hold(limit)).await
+    Box::pin(tools_call::held_to_its_end(
+        shared,
+        call,
+        judged,
+        Plan::Hold(limit),
+    ))
+    .await
 }

@@ -4,18 +4,16 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use protocol::discover::{CacheScope, Caching};
+use protocol::discover::Caching;
 use protocol::meta::ResultMeta;
-use protocol::tools::ListToolsParams;
 use protocol::{prompts, resources};
 
-use super::tools_list::read_cursor;
+use super::page::{begins_after, page};
 use crate::Shared;
 use crate::endpoint::Call;
 use crate::error::Error;
+use crate::method::Method;
 use crate::provided::{Lists, Provided, after};
 use crate::reply::Reply;
 
@@ -23,30 +21,36 @@ use crate::reply::Reply;
 pub(crate) async fn resources(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     let provided = provided(shared).await?;
     served(provided.serves.resources, "resources/list")?;
-    let page = page(shared, call, &provided.resources)?;
-    Ok(page.reply(shared, |page, definitions, meta| {
-        resources::write_list(definitions, page.next.as_deref(), page.caching, meta)
-    }))
+    list(
+        shared,
+        (call, Method::ResourcesList),
+        &provided.resources,
+        |items, next, how, meta| resources::write_list(items, next, how, meta),
+    )
 }
 
 /// One page of `resources/templates/list`.
 pub(crate) async fn templates(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     let provided = provided(shared).await?;
     served(provided.serves.resources, "resources/templates/list")?;
-    let page = page(shared, call, &provided.templates)?;
-    Ok(page.reply(shared, |page, definitions, meta| {
-        resources::write_templates(definitions, page.next.as_deref(), page.caching, meta)
-    }))
+    list(
+        shared,
+        (call, Method::TemplatesList),
+        &provided.templates,
+        |items, next, how, meta| resources::write_templates(items, next, how, meta),
+    )
 }
 
 /// One page of `prompts/list`.
 pub(crate) async fn prompts(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     let provided = provided(shared).await?;
     served(provided.serves.prompts, "prompts/list")?;
-    let page = page(shared, call, &provided.prompts)?;
-    Ok(page.reply(shared, |page, definitions, meta| {
-        prompts::write_list(definitions, page.next.as_deref(), page.caching, meta)
-    }))
+    list(
+        shared,
+        (call, Method::PromptsList),
+        &provided.prompts,
+        |items, next, how, meta| prompts::write_list(items, next, how, meta),
+    )
 }
 
 async fn provided(shared: &Shared) -> Result<Arc<Provided>, Error> {
@@ -61,53 +65,25 @@ pub(super) fn served(is_served: bool, method: &str) -> Result<(), Error> {
     Err(Error::Method(method.to_owned()))
 }
 
-struct Page {
-    definitions: Vec<Bytes>,
-    next: Option<String>,
-    caching: Caching,
-}
-
-impl Page {
-    fn reply(
-        &self,
-        shared: &Shared,
-        write: impl FnOnce(&Self, std::vec::IntoIter<&[u8]>, &ResultMeta) -> Bytes,
-    ) -> Reply {
-        let definitions: Vec<&[u8]> = self.definitions.iter().map(|json| &json[..]).collect();
-        Reply::ok(write(self, definitions.into_iter(), &shared.meta))
-    }
-}
-
-/// The cursor names the last one of the page before, so that it holds on every replica and while
-/// lists change.
-fn page<T>(shared: &Shared, call: &Call, list: &Lists<T>) -> Result<Page, Error> {
-    let params = ListToolsParams::parse(call.params())?;
-    let from = params.cursor.as_deref().map(read_cursor).transpose()?;
-    let size = shared.config.list_page;
-    let mut items: Vec<_> = after(list, from.as_deref())
-        .filter(|(_, listed)| {
-            let scopes = &listed.provider.spec.policy.scopes;
-            call.caller.has_scopes(scopes)
-        })
-        .take(size + 1)
-        .collect();
-    let more = items.len() > size;
-    items.truncate(size);
-    Ok(Page {
-        next: items
-            .last()
-            .filter(|_| more)
-            .map(|(key, _)| BASE64_URL_SAFE_NO_PAD.encode(key)),
-        definitions: items
-            .iter()
-            .map(|(_, listed)| listed.definition.clone())
-            .collect(),
-        caching: Caching {
-            ttl_ms: shared.list_ttl_ms(),
-            scope: match call.caller.scopes {
-                None => CacheScope::Public,
-                Some(_) => CacheScope::Private,
-            },
-        },
-    })
+fn list<T>(
+    shared: &Shared,
+    (call, method): (&Call, Method),
+    list: &Lists<T>,
+    write: impl FnOnce(std::vec::IntoIter<&[u8]>, Option<&str>, Caching, &ResultMeta) -> Bytes,
+) -> Result<Reply, Error> {
+    let from = begins_after(shared, call, method)?;
+    let items = after(list, from.as_deref()).filter(|(_, listed)| {
+        let scopes = &listed.provider.spec.policy.scopes;
+        call.caller.has_scopes(scopes)
+    });
+    let page = page(shared, (call, method), items, |(key, _)| key);
+    let definitions = page.items.iter().map(|(_, listed)| &listed.definition[..]);
+    let definitions: Vec<&[u8]> = definitions.collect();
+    let json = write(
+        definitions.into_iter(),
+        page.next.as_deref(),
+        page.caching,
+        &shared.meta,
+    );
+    Ok(Reply::ok(json))
 }

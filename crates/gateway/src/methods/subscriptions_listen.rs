@@ -30,6 +30,7 @@ use crate::admission::Place;
 use crate::auth::Lasting;
 use crate::endpoint::Call;
 use crate::error::Error;
+use crate::memory::Load;
 use crate::metrics::{Level, Meter};
 use crate::reply::{Answer, one_line};
 use crate::stream::{EventStream, Message, WAITING_MAX};
@@ -39,6 +40,11 @@ use crate::{door, view};
 const URGENT: Duration = Duration::from_secs(2);
 /// After Redis came back: how long the watches of one stream take to hear of it.
 const GATHER: Duration = Duration::from_millis(200);
+
+/// Tasks that one look reads: each may be large.
+const AT_ONCE: usize = 10;
+/// What a stream keeps of its tasks between the first read and the moment in which they are told of.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// Opens the stream.
 pub(crate) async fn listen(shared: &Arc<Shared>, call: Call) -> Answer {
@@ -92,6 +98,10 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         tasks: BTreeMap::new(),
         woken: FuturesUnordered::new(),
         first: Vec::new(),
+        load: {
+            let key = shared.admission.key(&call.caller.principal);
+            shared.memory.load(Some(key))
+        },
         lists,
         resources,
         urgency: Urgency::None,
@@ -126,8 +136,10 @@ struct Listener {
     /// When each task last changed, as told; a task that is over is told once more and left out.
     tasks: BTreeMap<TaskId, SystemTime>,
     woken: FuturesUnordered<Woken>,
-    /// The tasks as they were at the first read.
-    first: Vec<Task>,
+    /// The tasks as they were at the first read; of large ones their ids.
+    first: Vec<First>,
+    /// What is sent is counted here.
+    load: Load,
     lists: Lists,
     resources: Option<Resources>,
     urgency: Urgency,
@@ -146,6 +158,13 @@ enum Urgency {
     Failed,
 }
 
+/// What is told first of a task.
+enum First {
+    Known(Box<Task>),
+    /// It is read again when its turn comes: many large ones together take too much memory.
+    Large(TaskId),
+}
+
 /// The client reads no more.
 struct Gone;
 
@@ -157,28 +176,26 @@ impl Listener {
         watches: Vec<(TaskId, Watch)>,
     ) -> Result<(), Error> {
         let wanted: Vec<_> = ids.iter().map(|id| (self.principal.clone(), *id)).collect();
-        let read = if wanted.is_empty() {
-            Vec::new()
-        } else {
-            self.shared.store.get_many(&wanted).await?
-        };
-        for lookup in read {
-            if let Lookup::Found(task) = lookup {
-                self.first.push(*task);
+        let (mut kept, mut live) = (0, BTreeSet::new());
+        for some in wanted.chunks(AT_ONCE) {
+            for lookup in self.shared.store.get_many(some).await? {
+                let Lookup::Found(task) = lookup else {
+                    continue;
+                };
+                self.tasks.insert(task.id, task.last_updated_at);
+                if !task.status.is_terminal() {
+                    live.insert(task.id);
+                }
+                kept += length(&task);
+                self.first.push(match kept <= KEPT_BYTES_MAX {
+                    true => First::Known(task),
+                    false => First::Large(task.id),
+                });
             }
         }
-        let agreed: Vec<String> = self.first.iter().map(|task| task.id.to_string()).collect();
-        self.tasks.extend(
-            self.first
-                .iter()
-                .map(|task| (task.id, task.last_updated_at)),
-        );
+        let agreed: Vec<String> = self.tasks.keys().map(TaskId::to_string).collect();
         self.agreed.task_ids = Some(agreed);
-        let is_live = |id| {
-            let mut first = self.first.iter();
-            first.any(|task| task.id == id && !task.status.is_terminal())
-        };
-        let live = watches.into_iter().filter(|(id, _)| is_live(*id));
+        let live = watches.into_iter().filter(|(id, _)| live.contains(id));
         self.woken = live.map(|(id, watch)| Woken::wait(id, watch)).collect();
         Ok(())
     }
@@ -233,8 +250,15 @@ impl Listener {
             subscriptions::write_acknowledged(&self.id, &self.agreed),
         )
         .await?;
-        for task in std::mem::take(&mut self.first) {
-            self.show(&task, sender).await?;
+        for first in std::mem::take(&mut self.first) {
+            match first {
+                First::Known(task) => self.show(&task, sender).await?,
+                First::Large(id) => {
+                    // As if it had never been told of.
+                    self.tasks.insert(id, SystemTime::UNIX_EPOCH);
+                    self.read(vec![id], sender).await?;
+                }
+            }
         }
         let mut connected = self.shared.queue.connected();
         let mut read_at = Instant::now();
@@ -301,26 +325,27 @@ impl Listener {
     async fn read(&mut self, ids: Vec<TaskId>, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {
         let ids = ids.into_iter().filter(|id| self.tasks.contains_key(id));
         let wanted: Vec<_> = ids.map(|id| (self.principal.clone(), id)).collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
         let all = wanted.len() == self.tasks.len();
-        let Ok(read) = self.shared.store.get_many(&wanted).await else {
-            // Postgres is away: what changes meanwhile is found when it is back.
-            self.urgency = Urgency::Failed;
-            return Ok(());
-        };
+        for some in wanted.chunks(AT_ONCE) {
+            // Whoever reads slowly has no more read for it.
+            self.load.room().await;
+            let Ok(read) = self.shared.store.get_many(some).await else {
+                // Postgres is away: what changes meanwhile is found when it is back.
+                self.urgency = Urgency::Failed;
+                return Ok(());
+            };
+            for ((_, id), lookup) in some.iter().zip(read) {
+                match lookup {
+                    Lookup::Found(task) if self.tasks.get(id) != Some(&task.last_updated_at) => {
+                        self.show(&task, sender).await?;
+                    }
+                    Lookup::Found(_) => {}
+                    Lookup::Expired { .. } | Lookup::Unknown => drop(self.tasks.remove(id)),
+                }
+            }
+        }
         if all {
             self.urgency = Urgency::None;
-        }
-        for ((_, id), lookup) in wanted.into_iter().zip(read) {
-            match lookup {
-                Lookup::Found(task) if self.tasks.get(&id) != Some(&task.last_updated_at) => {
-                    self.show(&task, sender).await?;
-                }
-                Lookup::Found(_) => {}
-                Lookup::Expired { .. } | Lookup::Unknown => drop(self.tasks.remove(&id)),
-            }
         }
         Ok(())
     }
@@ -336,12 +361,19 @@ impl Listener {
             tracing::error!(task.id = %task.id, "task lacks what its status promises");
             return Ok(());
         };
+        let json = one_line(subscriptions::write_task(&self.id, &shown));
         let message = Message {
-            json: one_line(subscriptions::write_task(&self.id, &shown)),
+            json: self.load.weigh(json),
             mark: view::fetched(task),
         };
         sender.send(message).await.map_err(|_| Gone)
     }
+}
+
+/// Of what a task carries.
+fn length(task: &Task) -> usize {
+    let parts = [&task.result, &task.error, &task.input_requests];
+    parts.into_iter().flatten().map(Bytes::len).sum()
 }
 
 async fn send(sender: &mpsc::Sender<Message>, json: Bytes) -> Result<(), Gone> {

@@ -15,6 +15,7 @@ use store::{Answer, Lookup, Principal};
 use tracing::Instrument as _;
 
 use crate::Shared;
+use crate::auth;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::judgement::Judged;
@@ -81,12 +82,7 @@ pub(super) async fn answer_by_call(
     }
     if task.handed_out {
         let policy = &judged.entry.tool.spec.policy;
-        let mut needed = scopes.call.clone();
-        for scope in policy.scopes.iter().chain(&scopes.update) {
-            if !needed.contains(scope) {
-                needed.push(scope.clone());
-            }
-        }
+        let needed = auth::together([&scopes.call[..], &policy.scopes, &scopes.update]);
         return Err(Error::Scope { needed });
     }
     store_answers(shared, principal, id, answered.into_iter()).await

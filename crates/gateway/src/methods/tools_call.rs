@@ -4,7 +4,6 @@
 //! it outlives the caller, so that a disconnect half way leaves nothing undecided.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::TaskId;
@@ -18,7 +17,7 @@ use tracing::Instrument as _;
 
 use super::tasks_update::answer_by_call;
 use crate::Shared;
-use crate::admission::Place;
+use crate::admission::{self, Place};
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::held::{Held, Progress};
@@ -33,11 +32,8 @@ use crate::waiters::{Holding, Unanswered};
 
 /// Calls a tool.
 pub(crate) async fn call(shared: &Arc<Shared>, call: Call) -> Answer {
-    match shared.in_time(Box::pin(open(shared, &call))).await {
-        Err(error) => call.answer(shared, Err(error)),
-        Ok((Opened::Answered(reply), _)) => call.answer(shared, Ok(reply)),
-        Ok((Opened::Held(held), place)) => wait(shared, call, *held, place).await,
-    }
+    let opened = shared.in_time(Box::pin(open(shared, &call))).await;
+    answer(shared, call, opened).await
 }
 
 enum Opened {
@@ -76,14 +72,20 @@ pub(super) async fn held_to_its_end(
     plan: Plan,
 ) -> Answer {
     let place = shared.admission.call(&call.caller.principal);
-    let opened = {
-        let starting = Box::pin(start(shared, judged, plan, &place));
-        shared.in_time(starting).await
-    };
+    let starting = Box::pin(start(shared, judged, plan, &place));
+    let opened = shared.in_time(starting).await;
+    answer(shared, call, opened.map(|opened| (opened, place))).await
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    call: Call,
+    opened: Result<(Opened, Place), Error>,
+) -> Answer {
     match opened {
         Err(error) => call.answer(shared, Err(error)),
-        Ok(Opened::Answered(reply)) => call.answer(shared, Ok(reply)),
-        Ok(Opened::Held(held)) => wait(shared, call, *held, place).await,
+        Ok((Opened::Answered(reply), _)) => call.answer(shared, Ok(reply)),
+        Ok((Opened::Held(held), place)) => wait(shared, call, *held, place).await,
     }
 }
 
@@ -95,10 +97,7 @@ async fn start(
 ) -> Result<Opened, Error> {
     let waits = !matches!(plan, Plan::AtOnce(_));
     if waits && place.is_over() {
-        return Err(Error::Limited {
-            what: "waiting tool calls",
-            retry_after: Duration::from_secs(1),
-        });
+        return Err(admission::limited("waiting tool calls"));
     }
     let at_capacity = shared.waiters.len() >= shared.config.limits.held_calls_max;
     if at_capacity && waits {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use harness::client::{Socket, exchange};
+use protocol::TaskId;
+use protocol::callback::{Keys, Ticket};
 use serde_json::json;
 
-use crate::support::{SECOND, SOON, World, config};
+use crate::support::{KEY, SECOND, SOON, World, config};
 
 fn head(world: &World, length: usize) -> String {
     format!(
@@ -289,5 +291,31 @@ async fn a_flood_of_refusals_leaks_nothing() {
     assert!(world.metric("mcp_tasks_gateway_held_calls") < 0.5);
     let rendered = world.registry.render();
     assert!(!rendered.contains("none1"), "what clients send is no label");
+    unharmed(&world).await;
+}
+
+/// It is read away like a body at the endpoint: who sends everything first gets the answer, too.
+#[tokio::test]
+async fn a_callback_that_is_too_large_and_does_not_say_so() {
+    const BYTES: usize = 8 * 1024 * 1024;
+    let world = World::new().await;
+    let ticket = Ticket {
+        task: TaskId::new(0),
+        key: "call".to_owned(),
+        expires_ms: 0,
+    };
+    let keys = Keys::read(&[KEY.to_owned()]).unwrap();
+    let token = keys.sign(&ticket, "").unwrap();
+    let head = format!(
+        "POST /callbacks/{token} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n{BYTES:x}\r\n",
+        world.address
+    );
+    let mut request = head.into_bytes();
+    request.resize(request.len() + BYTES, b' ');
+    request.extend_from_slice(b"\r\n0\r\n\r\n");
+    let answer = exchange(world.address, &request, SOON).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     unharmed(&world).await;
 }

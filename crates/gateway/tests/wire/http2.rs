@@ -1,15 +1,14 @@
 //! The same door over HTTP/2 with prior knowledge, as proxies speak it.
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use http::Version;
+use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{SECOND, World, text};
+use crate::support::{SECOND, World, request, text, whole};
 
 type Http2 = Client<HttpConnector, Full<Bytes>>;
 
@@ -17,28 +16,6 @@ fn client() -> Http2 {
     Client::builder(TokioExecutor::new())
         .http2_only(true)
         .build(HttpConnector::new())
-}
-
-fn request(world: &World, method: &str, mut params: Value) -> Request<Full<Bytes>> {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let mut request = Request::post(&world.url)
-        .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream")
-        .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", method);
-    if let Some(name) = params["name"].as_str() {
-        request = request.header("mcp-name", name);
-    }
-    request.body(Full::from(body.to_string())).unwrap()
-}
-
-async fn whole(response: Response<Incoming>) -> String {
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    String::from_utf8(body.to_vec()).unwrap()
 }
 
 #[tokio::test]

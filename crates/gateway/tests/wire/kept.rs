@@ -4,38 +4,18 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::support::{SECOND, SOON, World, config, text};
+use crate::support::{SECOND, SOON, World, config, request, text, whole};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
-
-fn request(world: &World, method: &str, mut params: Value) -> Request<Full<Bytes>> {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let mut request = Request::post(&world.url)
-        .header("host", world.address.to_string())
-        .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream")
-        .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", method);
-    if let Some(name) = params["name"].as_str() {
-        request = request.header("mcp-name", name);
-    }
-    request.body(Full::from(body.to_string())).unwrap()
-}
 
 /// One connection over HTTP/1, which nothing opens anew.
 struct Kept {
@@ -53,18 +33,15 @@ impl Kept {
 
     /// The value of `Connection` in the answer to a request that is answered.
     async fn ask(&mut self, world: &World) -> Option<String> {
-        let asked = request(world, "server/discover", json!({}));
+        let mut asked = request(world, "server/discover", json!({}));
+        let host = world.address.to_string().parse().unwrap();
+        asked.headers_mut().insert("host", host);
         let answer = self.sender.send_request(asked).await.unwrap();
         assert_eq!(answer.status(), 200);
         let told = answer.headers().get("connection").cloned();
         assert!(whole(answer).await.contains("supportedVersions"));
         told.map(|value| value.to_str().unwrap().to_owned())
     }
-}
-
-async fn whole(response: Response<Incoming>) -> String {
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    String::from_utf8(body.to_vec()).unwrap()
 }
 
 /// Waits until no more connections are taken.

@@ -7,7 +7,7 @@ use harness::client::{Answer, Client};
 use protocol::prompts::Prompt;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use store::{ParkedFor, ProviderSpec};
+use store::{ParkedFor, ProviderSpec, Resources};
 
 use crate::support::{SOON, World, config, text, yes};
 
@@ -28,6 +28,8 @@ async fn world(keys: &[(&str, &[&str])], folder: &Path) -> World {
             call: one("call"),
             read: one("read"),
             update: one("update"),
+            resources: one("resources"),
+            prompts: one("prompts"),
             ..Scopes::default()
         },
         ..Auth::default()
@@ -157,10 +159,17 @@ async fn answers_to_a_call_are_part_of_it() {
 #[tokio::test]
 async fn a_provider_that_completes_nothing_keeps_its_scopes() {
     let files = tempfile::tempdir().unwrap();
-    let keys: [(&str, &[&str]); 2] = [("call", &["call"]), ("notes", &["notes"])];
+    let keys: [(&str, &[&str]); 2] = [
+        ("any", &["resources", "prompts"]),
+        ("notes", &["prompts", "notes"]),
+    ];
     let world = world(&keys, files.path()).await;
     let mut notes = ProviderSpec {
         prompts: Some(vec![Prompt::new("summary").needing("day", "Which.")]),
+        resources: Some(Resources {
+            prefixes: vec!["notes://".to_owned()],
+            ..Resources::default()
+        }),
         ..ProviderSpec::new("notes")
     };
     notes.policy.scopes = vec!["notes".to_owned()];
@@ -188,5 +197,19 @@ async fn a_provider_that_completes_nothing_keeps_its_scopes() {
         .unwrap();
     let none = complete("mtk_notes").await.message;
     assert_eq!(none["result"]["completion"]["values"], json!([]), "{none}");
-    refused(&complete("mtk_call").await, "notes", "completion/complete");
+    let any = complete("mtk_any").await;
+    refused(&any, "prompts notes", "completion/complete");
+    // Told is all that the request needs: who asks for that alone must not lose the other.
+    for (method, params, scopes) in [
+        ("prompts/get", json!({"name": "summary"}), "prompts notes"),
+        (
+            "resources/read",
+            json!({"uri": "notes://1"}),
+            "resources notes",
+        ),
+    ] {
+        let client = world.client("mtk_any");
+        let answer = client.request(method, params).send().await.unwrap();
+        refused(&answer, scopes, method);
+    }
 }

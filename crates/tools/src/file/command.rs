@@ -5,14 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
-use worker::{Definition, ToolAnnotations, ToolSpec};
-
-use super::keys::{COMMAND, HINTS};
-use super::policy::{self, From, Layer, POLICY};
-use super::reader::{Section, json};
-use super::schema;
-use crate::command::{Channel, Effects, Output, Program};
+use super::policy::{Effective, Layer};
+use super::reader::Section;
+use super::tool::{self, argument_is_known};
+use crate::command::{Channel, Output, Program};
 
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// Less, and no program starts.
@@ -21,71 +17,25 @@ const MEMORY_BYTES_MIN: u64 = 1024 * 1024;
 /// What became of a section.
 pub(super) struct Read {
     pub(super) program: Program,
-    pub(super) policy: Vec<policy::Effective>,
-    pub(super) effects: policy::Effective,
+    pub(super) policy: Vec<Effective>,
+    pub(super) effects: Effective,
     pub(super) grace: Option<(Duration, usize)>,
 }
 
 /// Reads one section; `None` when it has problems, all of which were told.
 pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) -> Option<Read> {
-    let name: Option<String> = section.require("name");
-    let input = schema::read(&section, "input_schema");
-    let output_schema = schema::read(&section, "output_schema");
-    let known = input.as_ref().map(|schema| schema.names());
-    let known = known.unwrap_or_default();
-    let annotations = annotations(&section);
-    let effects = effects(&section, annotations.as_ref());
-    let effects_shown = effects_shown(&section, effects);
-    let policy_table = section.table("policy", POLICY);
-    let own = policy_table.as_ref().map(Layer::read).unwrap_or_default();
-    let layers = [(From::Defaults, defaults), (From::Tool, &own)];
-    let (policy, shown) = policy::effective(&layers);
-    let empty = serde_json::json!({ "type": "object", "additionalProperties": false });
-    let schema_json = input.as_ref().map_or(&empty, |schema| &schema.json);
-    let mut definition = Definition::new(name.clone().unwrap_or_default(), schema_json);
-    definition.title = section.take("title");
-    definition.description = section.require("description");
-    definition.annotations = annotations;
-    if let Some(schema) = &output_schema {
-        definition = definition.with_output_schema(&schema.json);
-    }
-    if let Some(name) = &name {
-        if let Err(problem) = definition.check() {
-            let about_name = problem.starts_with("tool name");
-            let key = if about_name { "name" } else { "input_schema" };
-            section.problem(section.at(key), key, problem);
-        }
-        policy::check(&section, name, &policy, &layers);
-        if let Some(argument) = &policy.idempotency_key_argument
-            && own.says("idempotency_key_argument")
-        {
-            let at = section.at("policy");
-            argument_is_known(
-                &section,
-                at,
-                "policy.idempotency_key_argument",
-                argument,
-                &known,
-            );
-        }
-    }
-    let mut spec = ToolSpec::new(definition);
-    spec.policy = policy;
-    spec.version = section.take("version").unwrap_or(1);
-    spec.resumes = section.take("resumes").unwrap_or_default();
-    if spec.version < 1 {
-        section.problem(section.at("version"), "version", "must be at least 1");
-    }
+    let tool = tool::read(&section, defaults);
+    let known = &tool.arguments;
     let output = match section.take::<String>("output").as_deref() {
-        None if output_schema.is_some() => Output::Json,
+        None if tool.output_schema.is_some() => Output::Json,
         None | Some("text") => Output::Text,
         Some("json") => Output::Json,
         Some(_) => {
-            wrong_word(&section, "output");
+            section.wrong_word("output");
             Output::Text
         }
     };
-    if output == Output::Text && output_schema.is_some() {
+    if output == Output::Text && tool.output_schema.is_some() {
         let problem = "must be \"json\" where there is an output_schema";
         section.problem(section.at("output"), "output", problem);
     }
@@ -94,7 +44,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         Some("stdout") => Some(Channel::Stdout),
         Some("fd3") => Some(Channel::Fd3),
         Some(_) => {
-            wrong_word(&section, "protocol");
+            section.wrong_word("protocol");
             None
         }
     };
@@ -110,7 +60,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
     let positional: Vec<String> = section.take("positional").unwrap_or_default();
     for (argument, flag) in &flags {
         let at = section.at("flags");
-        argument_is_known(&section, at, "flags", argument, &known);
+        argument_is_known(&section, at, "flags", argument, known);
         if !flag.starts_with('-') || flag.contains([' ', '=', '\0']) {
             let problem = format!("{flag:?} is no flag: one word that begins with -");
             section.problem(at, "flags", problem);
@@ -122,7 +72,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
             section.at("positional"),
             "positional",
             argument,
-            &known,
+            known,
         );
     }
     if let Some(program) = &program
@@ -153,7 +103,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         section.problem(section.at("retry_exit_codes"), "retry_exit_codes", problem);
     }
     let program = Program {
-        spec,
+        spec: tool.spec,
         program: program.unwrap_or_default(),
         arguments: section.take("arguments").unwrap_or_default(),
         flags: flags.into_iter().collect(),
@@ -164,9 +114,9 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         secret_env: secrets(&section, folder),
         dir: dir.unwrap_or_else(|| folder.to_owned()),
         output,
-        output_schema: output_schema.map(|schema| schema.validator),
+        output_schema: tool.output_schema,
         channel,
-        effects,
+        effects: tool.effects,
         grace: section
             .take::<humantime_serde::Serde<Duration>>("grace")
             .map(humantime_serde::Serde::into_inner),
@@ -178,10 +128,10 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         .grace
         .map(|grace| (grace, section.reader.line(section.at("grace"))));
     section.finish();
-    name.map(|_| Read {
+    tool.name.map(|_| Read {
         program,
-        policy: shown,
-        effects: effects_shown,
+        policy: tool.policy,
+        effects: tool.effects_shown,
         grace,
     })
 }
@@ -201,82 +151,6 @@ fn script(program: &Path) -> Option<String> {
     let name = names.find(|name| *name != "env")?;
     let known = ["sh", "bash", "dash", "ksh", "zsh"].contains(&name);
     (known || name.starts_with("python")).then(|| name.to_owned())
-}
-
-fn wrong_word(section: &Section<'_, '_>, key: &'static str) {
-    let allowed = COMMAND.iter().find(|known| known.name == key);
-    let allowed = allowed.map_or("", |known| known.allowed);
-    section.problem(section.at(key), key, format!("allowed: {allowed}"));
-}
-
-pub(super) fn argument_is_known(
-    section: &Section<'_, '_>,
-    at: usize,
-    key: &str,
-    argument: &str,
-    known: &[String],
-) {
-    if !known.iter().any(|name| name == argument) {
-        let names = match known {
-            [] => "it has none".to_owned(),
-            known => format!("it has {}", known.join(", ")),
-        };
-        let problem = format!("\"{argument}\" is no property of input_schema; {names}");
-        section.problem(at, key, problem);
-    }
-}
-
-pub(super) fn annotations(section: &Section<'_, '_>) -> Option<ToolAnnotations> {
-    let table = section.table("annotations", HINTS)?;
-    let annotations = ToolAnnotations {
-        title: table.take("title"),
-        read_only_hint: table.take("readOnlyHint"),
-        destructive_hint: table.take("destructiveHint"),
-        idempotent_hint: table.take("idempotentHint"),
-        open_world_hint: table.take("openWorldHint"),
-        ..ToolAnnotations::default()
-    };
-    table.finish();
-    Some(annotations)
-}
-
-pub(super) fn effects(section: &Section<'_, '_>, annotations: Option<&ToolAnnotations>) -> Effects {
-    let hints =
-        |hint: fn(&ToolAnnotations) -> Option<bool>| annotations.and_then(hint).unwrap_or_default();
-    match section.take::<String>("effects").as_deref() {
-        Some("none") => Effects::None,
-        Some("repeatable") => Effects::Repeatable,
-        Some("once") => Effects::Once,
-        None | Some("by_hints") => match () {
-            () if hints(|hints| hints.read_only_hint) => Effects::None,
-            () if hints(|hints| hints.idempotent_hint) => Effects::Repeatable,
-            () => Effects::Once,
-        },
-        Some(_) => {
-            wrong_word(section, "effects");
-            Effects::Once
-        }
-    }
-}
-
-/// The same for people, and where it comes from.
-pub(super) fn effects_shown(section: &Section<'_, '_>, effects: Effects) -> policy::Effective {
-    let value = match effects {
-        Effects::None => "none",
-        Effects::Repeatable => "repeatable",
-        Effects::Once => "once",
-    };
-    let key = match effects {
-        _ if section.table.contains_key("effects") => Some("effects"),
-        Effects::None | Effects::Repeatable => Some("annotations"),
-        Effects::Once => None,
-    };
-    policy::Effective {
-        key: "effects",
-        value: value.into(),
-        from: key.map_or(From::Default, |_| From::Tool),
-        line: key.map(|key| section.reader.line(section.at(key))),
-    }
 }
 
 /// The program's file, if there is one that can be run.
@@ -361,23 +235,5 @@ fn variable(section: &Section<'_, '_>, at: usize, key: &str, name: &str) {
         section.problem(at, key, format!("{name:?} is no name of a variable"));
     } else if name.starts_with("MCP_TASKS_") || name == "TRACEPARENT" {
         section.problem(at, key, format!("{name} is set by the worker itself"));
-    }
-}
-
-/// The JSON of a key that is a table, or a text that holds JSON.
-pub(super) fn json_of(section: &Section<'_, '_>, key: &'static str) -> Option<Value> {
-    let (value, at) = section.value(key)?;
-    let parsed = match json(value) {
-        Ok(Value::String(text)) => {
-            serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}"))
-        }
-        other => other,
-    };
-    match parsed {
-        Ok(value) => Some(value),
-        Err(problem) => {
-            section.problem(at, key, problem);
-            None
-        }
     }
 }

@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
-use worker::{Definition, ToolSpec};
 
-use super::command::{annotations, argument_is_known, effects, effects_shown, json_of};
-use super::http_keys::HTTP;
-use super::policy::{self, From, Layer, POLICY};
+use super::policy::{Effective, Layer};
 use super::reader::Section;
-use super::schema;
+use super::tool;
 use crate::http::{Allowed, Json, Output, Service, Template, Url};
 use crate::web;
 
@@ -40,54 +37,13 @@ const NOT_YOURS: [&str; 14] = [
 /// What became of a section.
 pub(super) struct Read {
     pub(super) service: Service,
-    pub(super) policy: Vec<policy::Effective>,
-    pub(super) effects: policy::Effective,
+    pub(super) policy: Vec<Effective>,
+    pub(super) effects: Effective,
 }
 
 /// Reads one section; `None` when it has problems, all of which were told.
 pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) -> Option<Read> {
-    let name: Option<String> = section.require("name");
-    let input = schema::read(&section, "input_schema");
-    let output_schema = schema::read(&section, "output_schema");
-    let known = input.as_ref().map(|schema| schema.names());
-    let known = known.unwrap_or_default();
-    let annotations = annotations(&section);
-    let effects = effects(&section, annotations.as_ref());
-    let effects_shown = effects_shown(&section, effects);
-    let policy_table = section.table("policy", POLICY);
-    let own = policy_table.as_ref().map(Layer::read).unwrap_or_default();
-    let layers = [(From::Defaults, defaults), (From::Tool, &own)];
-    let (policy, shown) = policy::effective(&layers);
-    let empty = serde_json::json!({ "type": "object", "additionalProperties": false });
-    let schema_json = input.as_ref().map_or(&empty, |schema| &schema.json);
-    let mut definition = Definition::new(name.clone().unwrap_or_default(), schema_json);
-    definition.title = section.take("title");
-    definition.description = section.require("description");
-    definition.annotations = annotations;
-    if let Some(schema) = &output_schema {
-        definition = definition.with_output_schema(&schema.json);
-    }
-    if let Some(name) = &name {
-        if let Err(problem) = definition.check() {
-            let about_name = problem.starts_with("tool name");
-            let key = if about_name { "name" } else { "input_schema" };
-            section.problem(section.at(key), key, problem);
-        }
-        policy::check(&section, name, &policy, &layers);
-        if let Some(argument) = &policy.idempotency_key_argument
-            && own.says("idempotency_key_argument")
-        {
-            let (at, key) = (section.at("policy"), "policy.idempotency_key_argument");
-            argument_is_known(&section, at, key, argument, &known);
-        }
-    }
-    let mut spec = ToolSpec::new(definition);
-    spec.policy = policy;
-    spec.version = section.take("version").unwrap_or(1);
-    spec.resumes = section.take("resumes").unwrap_or_default();
-    if spec.version < 1 {
-        section.problem(section.at("version"), "version", "must be at least 1");
-    }
+    let tool = tool::read(&section, defaults);
     let callback_wait = duration(&section, "callback_wait");
     if callback_wait.is_some_and(|wait| wait > WAIT_MAX) {
         section.problem(
@@ -97,7 +53,7 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         );
     }
     let allowed = Allowed {
-        arguments: &known,
+        arguments: &tool.arguments,
         callback: callback_wait.is_some(),
     };
     let method = method(&section);
@@ -124,9 +80,9 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         }
     }
     let body = body(&section, &allowed, &method);
-    let output = output(&section, output_schema.is_some());
+    let output = output(&section, tool.output_schema.is_some());
     let service = Service {
-        spec,
+        spec: tool.spec,
         pool: pool(&section, folder)?,
         method,
         url: url.or_else(|| Url::read("http://127.0.0.1/", &allowed).ok())?,
@@ -135,8 +91,8 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         bearer_file,
         body,
         output,
-        output_schema: output_schema.map(|schema| schema.validator),
-        effects,
+        output_schema: tool.output_schema,
+        effects: tool.effects,
         retry_statuses: retry_statuses(&section),
         timeout: duration(&section, "timeout"),
         response_bytes_max: section
@@ -146,10 +102,10 @@ pub(super) fn read(section: Section<'_, '_>, folder: &Path, defaults: &Layer) ->
         cancel_url,
     };
     section.finish();
-    name.map(|_| Read {
+    tool.name.map(|_| Read {
         service,
-        policy: shown,
-        effects: effects_shown,
+        policy: tool.policy,
+        effects: tool.effects_shown,
     })
 }
 
@@ -162,12 +118,6 @@ fn pool(section: &Section<'_, '_>, folder: &Path) -> Option<web::Pool> {
         web::pool(None, CONNECT_TIMEOUT)
     });
     made.ok()
-}
-
-fn wrong_word(section: &Section<'_, '_>, key: &'static str) {
-    let allowed = HTTP.iter().find(|known| known.name == key);
-    let allowed = allowed.map_or("", |known| known.allowed);
-    section.problem(section.at(key), key, format!("allowed: {allowed}"));
 }
 
 fn duration(section: &Section<'_, '_>, key: &'static str) -> Option<Duration> {
@@ -186,7 +136,7 @@ fn method(section: &Section<'_, '_>) -> Method {
         Some("PATCH") => Method::PATCH,
         Some("GET") => Method::GET,
         Some(_) => {
-            wrong_word(section, "method");
+            section.wrong_word("method");
             Method::POST
         }
     }
@@ -204,7 +154,7 @@ fn output(section: &Section<'_, '_>, promised: bool) -> Output {
             Output::Text
         }
         Some(_) => {
-            wrong_word(section, "output");
+            section.wrong_word("output");
             Output::Auto
         }
     }
@@ -303,7 +253,7 @@ fn readable(section: &Section<'_, '_>, key: &'static str, folder: &Path, file: &
 }
 
 fn body(section: &Section<'_, '_>, allowed: &Allowed<'_>, method: &Method) -> Option<Json> {
-    let value = json_of(section, "body")?;
+    let value = section.json("body")?;
     if *method == Method::GET {
         section.problem(section.at("body"), "body", "a GET has none");
     }
@@ -319,7 +269,7 @@ fn body(section: &Section<'_, '_>, allowed: &Allowed<'_>, method: &Method) -> Op
 fn retry_statuses(section: &Section<'_, '_>) -> Option<Vec<u16>> {
     let statuses: Vec<u16> = section.take("retry_statuses")?;
     if statuses.iter().any(|status| !(400..=599).contains(status)) {
-        wrong_word(section, "retry_statuses");
+        section.wrong_word("retry_statuses");
     }
     Some(statuses)
 }

@@ -1,48 +1,11 @@
 //! The keys of an `[[http]]` section.
 
 use super::reader::Key;
+use super::tool;
 
-pub(super) const HTTP: &[Key] = &[
-    Key {
-        name: "name",
-        allowed: "1 to 128 of A-Z a-z 0-9 _ . -",
-        text: "The tool's name. Needed",
-    },
-    Key {
-        name: "title",
-        allowed: "a text",
-        text: "For people",
-    },
-    Key {
-        name: "description",
-        allowed: "a text",
-        text: "For models. Needed",
-    },
-    Key {
-        name: "annotations",
-        allowed: "a table of hints: title, readOnlyHint, destructiveHint, idempotentHint, openWorldHint",
-        text: "What clients may assume; see `effects`",
-    },
-    Key {
-        name: "input_schema",
-        allowed: "a JSON Schema of type object, as a table or as a JSON text",
-        text: "The call's arguments; without it a call has none",
-    },
-    Key {
-        name: "output_schema",
-        allowed: "a JSON Schema, as a table or as a JSON text",
-        text: "What `structuredContent` looks like; a result that does not fit fails the task",
-    },
-    Key {
-        name: "version",
-        allowed: "a number from 1",
-        text: "The tool's version (1): a new one when tasks of the old one cannot be gone on with",
-    },
-    Key {
-        name: "resumes",
-        allowed: "a list of older versions",
-        text: "Versions whose tasks this one can go on with",
-    },
+pub(super) const HTTP: &[Key] = &tool::keys::<{ tool::SHARED + OWN.len() }>(OWN);
+
+const OWN: &[Key] = &[
     Key {
         name: "url",
         allowed: "a URL of http or https, with [places](#places) in its path and behind `?`",
@@ -112,10 +75,5 @@ pub(super) const HTTP: &[Key] = &[
         name: "cancel_url",
         allowed: "a URL of the same server, with [places](#places)",
         text: "Is POSTed to when the task ends without the result that the service works on",
-    },
-    Key {
-        name: "policy",
-        allowed: "a table of policy keys",
-        text: "What differs from `[defaults]`; see [policies](#policies)",
     },
 ];

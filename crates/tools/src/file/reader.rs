@@ -195,6 +195,30 @@ impl<'r, 'a> Section<'r, 'a> {
         self.take(name)
     }
 
+    /// Tells what a key allows whose value is another word.
+    pub(super) fn wrong_word(&self, name: &'static str) {
+        let allowed = self.key(name).allowed;
+        self.problem(self.at(name), name, format!("allowed: {allowed}"));
+    }
+
+    /// The JSON of a key that is a table, or a text that holds JSON.
+    pub(super) fn json(&self, name: &'static str) -> Option<serde_json::Value> {
+        let (value, at) = self.value(name)?;
+        let parsed = match json(value) {
+            Ok(serde_json::Value::String(text)) => {
+                serde_json::from_str(&text).map_err(|error| format!("is no JSON: {error}"))
+            }
+            other => other,
+        };
+        match parsed {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                self.problem(at, name, problem);
+                None
+            }
+        }
+    }
+
     /// A table below this one.
     pub(super) fn table(
         &self,

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::command_keys::COMMAND;
 use super::http_keys::HTTP;
-use super::keys::COMMAND;
-use super::policy::POLICY;
+use super::policy_keys::POLICY;
 use super::reader::Key;
 use crate::upstream::UpstreamConfig;
 

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::command::json_of;
 use super::reader::Section;
 
 /// A schema that compiles.
@@ -24,7 +23,7 @@ impl Schema {
 
 /// Reads and compiles the schema under `key`.
 pub(super) fn read(section: &Section<'_, '_>, key: &'static str) -> Option<Schema> {
-    let json = json_of(section, key)?;
+    let json = section.json(key)?;
     if !json.is_object() {
         section.problem(section.at(key), key, "is no JSON Schema: it is no object");
         return None;

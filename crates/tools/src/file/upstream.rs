@@ -8,7 +8,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
-use super::policy::{self, Effective, From, Layer, POLICY};
+use super::policy::{self, Effective, From, Layer};
+use super::policy_keys::POLICY;
 use super::reader::{Key, Section};
 use crate::upstream::{Effects, UpstreamConfig, Wanted};
 

@@ -89,8 +89,8 @@ pub struct Server {
     pub url: String,
     world: Arc<World>,
     changed: watch::Receiver<usize>,
-    /// Sent to every stream that is held open.
-    say: watch::Sender<Vec<String>>,
+    /// Sent to every stream that is held open; or to those of `GET`, if that is so.
+    say: watch::Sender<Vec<(bool, String)>>,
     _running: JoinSet<()>,
 }
 
@@ -134,7 +134,14 @@ impl Server {
 
     /// Says this on every stream that is open or will be.
     pub fn say(&self, message: &Value) {
-        self.say.send_modify(|said| said.push(event(message)));
+        let said = (false, event(message));
+        self.say.send_modify(|all| all.push(said));
+    }
+
+    /// Says this beside all calls, on the session's stream.
+    pub fn say_beside(&self, message: &Value) {
+        let said = (true, event(message));
+        self.say.send_modify(|all| all.push(said));
     }
 
     pub fn seen(&self) -> Vec<Seen> {
@@ -164,7 +171,7 @@ struct Connection {
     world: Arc<World>,
     script: Arc<Script>,
     noted: watch::Sender<usize>,
-    said: watch::Receiver<Vec<String>>,
+    said: watch::Receiver<Vec<(bool, String)>>,
 }
 
 impl Connection {
@@ -193,7 +200,8 @@ impl Connection {
                     stream.write_all(text.as_bytes()).await.is_ok()
                 }
                 Reply::Stream(events, held) => {
-                    self.stream(&mut stream, &events, held).await;
+                    let of_session = seen.verb == "GET";
+                    self.stream(&mut stream, &events, held, of_session).await;
                     if held {
                         self.note(Seen {
                             verb: "CLOSED".to_owned(),
@@ -219,7 +227,13 @@ impl Connection {
     }
 
     /// Until all is said, or if held until the client goes.
-    async fn stream(&mut self, stream: &mut TcpStream, events: &[String], held: bool) {
+    async fn stream(
+        &mut self,
+        stream: &mut TcpStream,
+        events: &[String],
+        held: bool,
+        of_session: bool,
+    ) {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         if stream.write_all(head.as_bytes()).await.is_err() {
@@ -235,9 +249,9 @@ impl Connection {
         }
         let mut told = 0;
         loop {
-            let more: Vec<String> = self.said.borrow_and_update()[told..].to_vec();
+            let more: Vec<(bool, String)> = self.said.borrow_and_update()[told..].to_vec();
             told += more.len();
-            for event in more {
+            for (_, event) in more.iter().filter(|(beside, _)| of_session || !beside) {
                 if stream.write_all(event.as_bytes()).await.is_err() {
                     return;
                 }

@@ -1,48 +1,11 @@
 //! The keys of a `[[command]]` section.
 
 use super::reader::Key;
+use super::tool;
 
-pub(super) const COMMAND: &[Key] = &[
-    Key {
-        name: "name",
-        allowed: "1 to 128 of A-Z a-z 0-9 _ . -",
-        text: "The tool's name. Needed",
-    },
-    Key {
-        name: "title",
-        allowed: "a text",
-        text: "For people",
-    },
-    Key {
-        name: "description",
-        allowed: "a text",
-        text: "For models. Needed",
-    },
-    Key {
-        name: "annotations",
-        allowed: "a table of hints: title, readOnlyHint, destructiveHint, idempotentHint, openWorldHint",
-        text: "What clients may assume; see `effects`",
-    },
-    Key {
-        name: "input_schema",
-        allowed: "a JSON Schema of type object, as a table or as a JSON text",
-        text: "The call's arguments; without it a call has none",
-    },
-    Key {
-        name: "output_schema",
-        allowed: "a JSON Schema, as a table or as a JSON text",
-        text: "What `structuredContent` looks like; a result that does not fit fails the task",
-    },
-    Key {
-        name: "version",
-        allowed: "a number from 1",
-        text: "The tool's version (1): a new one when tasks of the old one cannot be gone on with",
-    },
-    Key {
-        name: "resumes",
-        allowed: "a list of older versions",
-        text: "Versions whose tasks this one can go on with",
-    },
+pub(super) const COMMAND: &[Key] = &tool::keys::<{ tool::SHARED + OWN.len() }>(OWN);
+
+const OWN: &[Key] = &[
     Key {
         name: "program",
         allowed: "the path of an executable file, or its name on the PATH",
@@ -128,26 +91,4 @@ pub(super) const COMMAND: &[Key] = &[
         allowed: "a list of exit codes from 1 to 255",
         text: "Exit codes that mean *it did not happen, try again later*",
     },
-    Key {
-        name: "policy",
-        allowed: "a table of policy keys",
-        text: "What differs from `[defaults]`; see [policies](#policies)",
-    },
 ];
-
-/// Of its `annotations`.
-pub(super) const HINTS: &[Key] = &[
-    hint("title"),
-    hint("readOnlyHint"),
-    hint("destructiveHint"),
-    hint("idempotentHint"),
-    hint("openWorldHint"),
-];
-
-const fn hint(name: &'static str) -> Key {
-    Key {
-        name,
-        allowed: "true or false (title: a text)",
-        text: "",
-    }
-}
