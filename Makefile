@@ -10,7 +10,7 @@ CARGO := cargo
 # The lock file decides; a test must not change it.
 LOCKED := --locked
 
-.PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories typos hadolint \
+.PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories sbom auth typos hadolint \
 	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage loadtest pacing helm helm-docs pages
 
 help: ## list the targets
@@ -52,8 +52,12 @@ docs-check: ## fail if a crate's documentation has a warning
 deny: ## check licences, bans, duplicates and sources of the dependencies (offline)
 	$(TOOLS)/lint/bin/cargo-deny --offline check licenses bans sources
 
-advisories: ## check the dependencies against the advisory database (needs github.com)
+advisories: ## check the dependencies against the advisory database, by two checkers (needs github.com)
 	$(TOOLS)/lint/bin/cargo-deny check advisories
+	$(TOOLS)/lint/bin/cargo-audit audit
+
+sbom: ## what the binary is made of (CycloneDX), checked against its schema; target/sbom/mcp-tasks.cdx.json
+	@.ci/sbom
 
 typos: ## check the spelling
 	$(TOOLS)/lint/bin/typos
@@ -117,6 +121,9 @@ pacing: install build ## reads that over-eager clients cost, by `gateway.pacing`
 
 clients: install build ## published MCP clients (TypeScript, Python, curl) against a fresh stack
 	@.ci/clients/run
+
+auth: install build ## a real authorization server, a published client, and a table of good and forged tokens
+	@.ci/auth/run
 
 upstreams: install build ## mcp-tasks in front of published MCP servers, and what a killed worker means
 	@.ci/upstreams/run
