@@ -58,10 +58,11 @@ function kill(pid, signal) {
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/// Starts a fresh stack with the conformance fixtures beside the demo tools, and `args` more.
-/// Resolves when every process is ready: `{ url, processes, counts, workerPid(), log(), stop() }`,
-/// where `url` is the proxy's MCP endpoint.
-export async function startStack({ gateways, workers = 1, args = [] }) {
+/// Starts a fresh stack with the conformance fixtures beside the demo tools, its first gateway at `port`
+/// (a free one), and `args` more.
+/// Resolves when every process is ready: `{ url, processes, logs, counts, workerPid(), log(), stop() }`,
+/// where `url` is the proxy's MCP endpoint and `logs` the processes' folder of logs.
+export async function startStack({ gateways, workers = 1, port, args = [] }) {
   const dir = mkdtempSync(path.join(os.tmpdir(), "mcp-tasks-"));
   // Postgres runs as an unprivileged user and keeps its data here if it may enter.
   chmodSync(dir, 0o755);
@@ -74,7 +75,7 @@ export async function startStack({ gateways, workers = 1, args = [] }) {
   const child = spawn(
     // Asks the system to end the stack even if this process is killed, then becomes the command.
     "setpriv",
-    ["--pdeathsig", "TERM", binary(), "dev", "--port", String(await freePort()), "--gateways", String(gateways), "--workers", String(workers),
+    ["--pdeathsig", "TERM", binary(), "dev", "--port", String(port ?? (await freePort())), "--gateways", String(gateways), "--workers", String(workers),
       "--fixtures", "conformance", "--data-dir", data, "--fresh", ...args],
     // Its own group: a ctrl-C at the terminal reaches us first, and we end it in order.
     { cwd: ROOT, stdio: ["ignore", logFd, logFd], detached: true },
@@ -132,7 +133,7 @@ export async function startStack({ gateways, workers = 1, args = [] }) {
         return undefined;
       }
     };
-    return { url: proxy.url, counts: proxy.counts, processes, workerPid, log, stop };
+    return { url: proxy.url, counts: proxy.counts, processes, logs: path.join(data, "run"), workerPid, log, stop };
   } catch (error) {
     error.message += `\n--- log of mcp-tasks dev (its end) ---\n${log().split("\n").slice(-60).join("\n")}`;
     await stop();
