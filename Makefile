@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories sbom auth typos hadolint \
-	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage loadtest pacing helm helm-docs pages
+	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage loadtest bench bench-peers flood pacing helm helm-docs pages fuzz
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -98,6 +98,24 @@ loadtest: install ## steady load while a gateway, a worker and Redis die (SCENAR
 	$(CARGO) build $(LOCKED) --release -p mcp-tasks -p mcp-tasks-loadtest
 	@exec $${CARGO_TARGET_DIR:-target}/release/mcp-tasks-load --binary $${CARGO_TARGET_DIR:-target}/release/mcp-tasks \
 		--scenario $(or $(SCENARIO),loadtest/scenarios/failover.toml) --keep $(LOADTEST_DIR) $(ARGS)
+
+bench: install ## what the system does a second, against pgbench on the same table (ARGS="--rows 10M --soak 1h --record …", "capacity")
+	$(CARGO) build $(LOCKED) --release -p mcp-tasks -p mcp-tasks-loadtest
+	@exec $${CARGO_TARGET_DIR:-target}/release/mcp-tasks-bench --binary $${CARGO_TARGET_DIR:-target}/release/mcp-tasks $(ARGS)
+
+fuzz: ## fuzz what reads bytes of strangers, guided by coverage (DURATION=10m each, TARGETS="jsonrpc sse …"); needs g++
+	@.ci/fuzz $(DURATION) $(TARGETS)
+
+PEERS := loadtest/peers/Cargo.toml
+flood: install ## what a flood of one principal leaves to another, and what floods take of a gateway's memory (ARGS="--time 30s --latency-only")
+	$(CARGO) build $(LOCKED) --release -p mcp-tasks -p mcp-tasks-loadtest
+	@exec $${CARGO_TARGET_DIR:-target}/release/mcp-tasks-flood --binary $${CARGO_TARGET_DIR:-target}/release/mcp-tasks $(ARGS)
+
+bench-peers: install ## the same clients against FastMCP, rmcp and tower-mcp: ours divided by theirs (ARGS="--time 10s")
+	$(CARGO) build $(LOCKED) --release -p mcp-tasks -p mcp-tasks-loadtest
+	CARGO_TARGET_DIR=$(abspath $(or $(CARGO_TARGET_DIR),target)) $(CARGO) build $(LOCKED) --release --manifest-path $(PEERS)
+	@exec $${CARGO_TARGET_DIR:-target}/release/mcp-tasks-bench peers --all --binary $${CARGO_TARGET_DIR:-target}/release/mcp-tasks \
+		--programs $${CARGO_TARGET_DIR:-target}/release --python $(TOOLS)/python-fastmcp/bin/python $(ARGS)
 
 rollout: install ## upgrade from an older release and back, under load (OLD=commit; default: the last release)
 	@.ci/rollout $(OLD)

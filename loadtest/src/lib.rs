@@ -4,6 +4,7 @@
 //!
 //! It shares no code with the product: what it believes about the wire and the tools is its own.
 
+pub mod bench;
 pub mod board;
 pub mod caller;
 pub mod calls;
@@ -12,6 +13,7 @@ pub mod clock;
 pub mod fault;
 pub mod faults;
 pub mod figures;
+pub mod flood;
 pub mod history;
 pub mod judgement;
 pub mod ledger;

@@ -1,7 +1,7 @@
 //! The system under attack: our processes over a Postgres and a Redis of their own, each process
 //! with a proxy of its own to either server, so that one can be cut off while the others go on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harness::client::Client;
@@ -104,7 +104,7 @@ impl Stack {
             redis_url: redis.url(),
             settings: settings(&plan.settings)?,
         };
-        migrate(plan, &common).await?;
+        migrate(&plan.binary, &plan.dir, &common).await?;
         prepare(&database_url).await?;
         let mut stack = Stack {
             units: Vec::new(),
@@ -223,11 +223,11 @@ fn settings(over: &str) -> Result<toml::Table> {
 }
 
 /// The binary's own command, so that this crate needs to know nothing of the schema.
-async fn migrate(plan: &Plan, common: &Common) -> Result<()> {
-    let file = plan.dir.join("migrate.toml");
+pub(crate) async fn migrate(binary: &Path, dir: &Path, common: &Common) -> Result<()> {
+    let file = dir.join("migrate.toml");
     config::write(&file, &config::table(common, None, ports::free()?))?;
-    let log = plan.dir.join("migrate.log");
-    let spec = Spec::new("migrate", &plan.binary, &log).args([
+    let log = dir.join("migrate.log");
+    let spec = Spec::new("migrate", binary, &log).args([
         "migrate".to_owned(),
         "--config".to_owned(),
         file.display().to_string(),

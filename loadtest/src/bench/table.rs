@@ -1,0 +1,176 @@
+//! What is measured, against what, and how much is good enough.
+
+/// One work of the bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Its name on the command line and in the history.
+    pub key: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// What it is measured against, in the same run.
+    pub baseline: &'static str,
+    /// When it is run.
+    pub when: When,
+}
+
+/// When a work is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Always.
+    Always,
+    /// With this argument only: it takes long.
+    Asked(&'static str),
+}
+
+/// What a ratio must be.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Target {
+    /// So much or more.
+    AtLeast(f64),
+    /// So much or less.
+    AtMost(f64),
+}
+
+impl Target {
+    /// Whether this is good enough.
+    #[must_use]
+    pub fn is_met(self, ratio: f64) -> bool {
+        match self {
+            Target::AtLeast(least) => ratio >= least,
+            Target::AtMost(most) => ratio <= most,
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn told(self) -> String {
+        match self {
+            Target::AtLeast(least) => format!("≥ {least}"),
+            Target::AtMost(most) => format!("≤ {most}"),
+        }
+    }
+}
+
+const fn always(key: &'static str, name: &'static str, baseline: &'static str) -> Work {
+    Work {
+        key,
+        name,
+        baseline,
+        when: When::Always,
+    }
+}
+
+const fn asked(
+    key: &'static str,
+    name: &'static str,
+    baseline: &'static str,
+    argument: &'static str,
+) -> Work {
+    Work {
+        key,
+        name,
+        baseline,
+        when: When::Asked(argument),
+    }
+}
+
+const SELECT: &str = "pgbench prepared select, 32 clients";
+const INSERT: &str = "pgbench insert of the same row, 32 clients";
+
+/// All of them, in the order in which they are told.
+pub const ALL: [Work; 14] = [
+    always("get", "tasks/get, 64 connections, random ids", SELECT),
+    always("get_jwt", "the same with JWT", SELECT),
+    always("create", "tools/call → handle, no worker", INSERT),
+    always("life", "call → no-op → completed → read", INSERT),
+    always(
+        "inline_p50",
+        "inline no-op call, 1 connection, p50",
+        "pgbench insert p50, 1 client",
+    ),
+    always(
+        "inline_p99",
+        "the same, p99 at half of saturation",
+        "pgbench insert p50, 1 client",
+    ),
+    always(
+        "lone",
+        "lone tasks/get, p50",
+        "pgbench select p50, 1 client",
+    ),
+    always("gateways_get", "tasks/get, 3 gateways", "1 gateway"),
+    always(
+        "gateways_create",
+        "tools/call → handle, 3 gateways",
+        "1 gateway",
+    ),
+    always("listens_memory", "open listens, kB each", "empty gateway"),
+    always(
+        "listens_event",
+        "event p99 while 500 tasks/s finish, ms",
+        "none: milliseconds",
+    ),
+    asked(
+        "get_many",
+        "tasks/get with many tasks in the table",
+        "tasks/get with few",
+        "--rows 10M",
+    ),
+    asked(
+        "soak_latency",
+        "p99 in the last part of a soak at 50 % load",
+        "first part",
+        "--soak 1h",
+    ),
+    asked(
+        "soak_sizes",
+        "memory, table and streams, the most grown",
+        "first part",
+        "--soak 1h",
+    ),
+];
+
+/// The target of a work, if it has one.
+#[must_use]
+pub fn target(key: &str) -> Option<Target> {
+    Some(match key {
+        "get" => Target::AtLeast(1.5),
+        "get_jwt" => Target::AtLeast(1.4),
+        "create" => Target::AtLeast(2.0),
+        "life" => Target::AtLeast(0.7),
+        "inline_p50" => Target::AtMost(6.0),
+        "inline_p99" => Target::AtMost(15.0),
+        "get_many" => Target::AtLeast(0.9),
+        "listens_memory" => Target::AtMost(30.0),
+        "listens_event" => Target::AtMost(100.0),
+        // A share of the same two cores: what each replica costs by itself must stay small.
+        "gateways_get" | "gateways_create" => Target::AtLeast(0.9),
+        "soak_latency" => Target::AtMost(1.5),
+        "soak_sizes" => Target::AtMost(1.1),
+        _ => return None,
+    })
+}
+
+/// The work of this name.
+#[must_use]
+pub fn find(key: &str) -> Option<Work> {
+    ALL.into_iter().find(|work| work.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_judge_both_ways() {
+        assert!(target("get").is_some_and(|target| target.is_met(1.5) && !target.is_met(1.49)));
+        assert!(
+            target("inline_p50").is_some_and(|target| target.is_met(6.0) && !target.is_met(6.1))
+        );
+        assert!(target("lone").is_none());
+        for work in ALL {
+            assert_eq!(find(work.key), Some(work));
+        }
+    }
+}
