@@ -77,6 +77,7 @@ def mounted():
             path = folder / kind / what
             path.mkdir(parents=True, exist_ok=True)
             (path / name).write_text(certificate.read_text() if what == "ca" else "word\n")
+    (folder / "postgres/password/word").write_text("word\n")
     (folder / "csi").mkdir(exist_ok=True)
     (folder / "csi/password").write_text("word\n")
     (folder / "config").mkdir(exist_ok=True)
@@ -119,4 +120,7 @@ def secret(rendered, ref, name):
         return base64.b64decode(found["data"][ref["key"]]).decode()
     if name.endswith("_KEYS"):
         return ",".join(base64.b64encode(bytes([n] * 32)).decode() for n in (1, 2))
+    if ref["name"] == "ext-cron":
+        # Who names an authority, and has the URL in a Secret, says so there.
+        return f"{rendering.URLS['postgres']['url']}?sslmode=verify-full"
     return rendering.URLS["redis" if "REDIS" in name else "postgres"]["url"]

@@ -19,6 +19,7 @@ SET = tuple(word for kind in URLS for word in ("--set", f"{kind}.url={URLS[kind]
 # Names of objects that are the user's, not the chart's.
 EXTERNAL = {
     "ext-issuer", "ext-tools", "ext-tls", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
+    "ext-gateway", "ext-worker", "ext-cron", "ext-owner", "ext-migrate",
     "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-callbacks", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
 }
 
@@ -38,6 +39,10 @@ FEATURES = {
         "enabled": True, "parentRefs": [{"name": "public"}]}},
     "tls": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "ingress": {
         "enabled": True, "controller": "nginx", "hosts": [{"host": "mcp.test"}]}},
+    "tls-route": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls", "certificateKey": "tls.crt"}}, "httpRoute": {
+        "enabled": True, "parentRefs": [{"name": "public"}], "backendTLS": {"hostname": "gateway.mcp.test", "caConfigMap": "ext-ca"}}},
+    "tls-system": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "httpRoute": {
+        "enabled": True, "parentRefs": [{"name": "public"}], "backendTLS": {"hostname": "gateway.mcp.test"}}},
     "callbacks-keys": {"config": {"callbacks": {"public_url": "https://mcp.test"}}, "callbackKeys": {"existingSecret": "ext-keys"}},
     "jwt": {"gateway": JWT},
     "jwt-keys": {"gateway": {"proxy": {"enabled": True, "port": 8443, "jwt": {
@@ -139,12 +144,42 @@ FEATURES = {
               "postgres": {"url": ""}, "redis": {"url": ""}},
     "secrets": {"postgres": {"url": "", "existingSecret": "ext-postgres", "existingSecretKey": "dsn"},
                 "redis": {"url": "", "existingSecret": "ext-redis"}},
+    # A user for each kind of process, and the owner of the tables for the migration alone.
+    "roles": {"postgres": {"url": ""}, "migrate": {"roles": True, "postgres": {"existingSecret": "ext-owner"}},
+              "gateway": {"postgres": {"existingSecret": "ext-gateway", "existingSecretKey": "dsn"}},
+              "workerDefaults": {"postgres": {"url": "postgres://worker@postgres.test:6543/mcp_tasks",
+                                              "passwordFile": {"existingSecret": "ext-worker", "key": "word"}}},
+              "cron": {"postgres": {"url": f"postgres://cron:{rendering.PASSWORD}@postgres.test:5433/mcp_tasks"}}},
+    "roles-passwords": {"postgres": {"passwordFile": {"existingSecret": "ext-postgres"}, "ca": {"existingSecret": "ext-ca"}},
+                        "gateway": {"postgres": {"passwordFile": {"path": "/mnt/csi/password"}},
+                                    "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io"}}],
+                                    "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
+                        "cron": {"postgres": {"existingSecret": "ext-cron"}}, "migrate": {"roles": True, "postgres": {
+                            "url": f"postgres://owner:{rendering.PASSWORD}@postgres.test:5433/mcp_tasks"}}},
+    "mirror": {"global": {"imageRegistry": "mirror.test:5000", "imagePullSecrets": [{"name": "pull"}]}, "clusterDomain": "mcp.test"},
+    "migration": {"migrate": {
+        "ttlSecondsAfterFinished": 600, "podAnnotations": {"sidecar.istio.io/inject": "false"}, "nodeSelector": {"pool": "jobs"},
+        "tolerations": [{"key": "jobs"}], "extraEnv": [{"name": "RUST_BACKTRACE", "value": "1"}], "backoffLimit": 0,
+        "serviceAccount": {"name": "ext-migrate", "annotations": {"eks.amazonaws.com/role-arn": "arn"}}}},
+    "operators": {
+        "minReadySeconds": 10, "progressDeadlineSeconds": 900, "dnsPolicy": "Default", "schedulerName": "bin-packing",
+        "deploymentAnnotations": {"reloader.stakater.com/auto": "true"},
+        "lifecycle": {"postStart": {"exec": {"command": ["/usr/local/bin/mcp-tasks", "--version"]}}},
+        "gateway": {"minReadySeconds": 20, "podDisruptionBudget": {"unhealthyPodEvictionPolicy": "IfHealthyBudget"},
+                    "service": {"labels": {"tier": "edge"}, "internalTrafficPolicy": "Local", "ipFamilies": ["IPv4"]}},
+        "cron": {"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}, "preStopSleepSeconds": 1},
+        "networkPolicy": {"extraIngress": [{"ports": [{"port": "admin", "protocol": "TCP"}], "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+                          "dnsTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+                          "tracesTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}]},
+        "config": {"traces": {"endpoint": "http://collector.observability.svc:4318/v1/traces"}}},
     "several-hosts": {"postgres": {"url": "postgres://u@a.test:5432,b.test:5433,c.test/mcp_tasks"}},
 }
 # Of these only one at a time.
 EXCLUDE = [
-    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "callbacks", "tls"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
-    {"own-file-secret", "own-file-map", "own-file-csi"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi"},
+    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "callbacks", "tls", "tls-route", "tls-system"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
+    {"own-file-secret", "own-file-map", "own-file-csi"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi", "roles", "roles-passwords"},
+    {"init", "no-migration", "roles"}, {"init", "no-migration", "roles-passwords"}, {"own-file-csi", "roles-passwords"}, {"containers", "roles-passwords"},
+    {"operators", "policies", "no-policies"}, {"operators", "load-balancer", "node-port", "ipv6"}, {"operators", "budgets"}, {"operators", "settings"},
     {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
     {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "no-tests"},
     {"long-drain", "no-prestop"}, {"groups", "no-workers"}, {"policies", "no-policies"},
@@ -153,7 +188,7 @@ EXCLUDE = [
     {"containers", "own-file-csi"}, {"proxy", "route"}, {"proxy", "route-retry"}, {"proxy", "ingress-nginx"}, {"proxy", "ingress-alb"},
     {"proxy", "ingress-haproxy"}, {"proxy", "load-balancer"}, {"proxy", "node-port"}, {"recreate", "groups"},
     # A proxy that checks tokens stands before gateways that believe everybody; lists of issuers cannot be in the environment.
-    *({name, other} for name in ("tokens", "tokens-further", "callbacks", "tls") for other in FEATURES
+    *({name, other} for name in ("tokens", "tokens-further", "callbacks", "tls", "tls-route", "tls-system") for other in FEATURES
       if "proxy" in FEATURES[other].get("gateway", {}) or "configFile" in FEATURES[other]),
 ]
 
@@ -183,7 +218,7 @@ def good():
         if (values := yaml.safe_load(shown)).keys() <= {"gateway", "workers", "config"}:
             yield Case(f"install-kubernetes.md {number}", values=merged(URLS, values))
     dice = random.Random(8)
-    for number in range(25):
+    for number in range(60):
         names = [n for n in dice.sample(sorted(FEATURES), 14)]
         chosen = []
         for name in names:
@@ -235,7 +270,16 @@ BAD = [
     (merged(URLS, {"gateway": {**JWT, "tls": {"existingSecret": "ext-tls"}}}), ["gateway.tls: gateway.proxy speaks to the gateway beside it"]),
     (merged(URLS, {"config": {"callbacks": {"keys": ["a"]}}, "workerDefaults": {"config": {"callbacks": {"public_url": "https://a"}}}}),
      ["config.callbacks.keys: the chart sets it: use callbackKeys", "workerDefaults.config.callbacks.public_url: gateways and workers need the same"]),
+    (merged(URLS, FEATURES["roles"], {"migrate": {"mode": "init", "roles": False}}),
+     ["gateway.postgres, cron.postgres, workers.default.postgres: with migrate.mode", "only the owner of the tables may"]),
+    (merged(URLS, {"migrate": {"mode": "none", "roles": True}}), ["migrate.roles: only the Job of migrate.mode", "run `mcp-tasks migrate --roles` yourself"]),
+    (merged(URLS, {"postgres": {"url": ""}, "gateway": {"postgres": {"existingSecret": "ext-gateway"}}}),
+     ["postgres.url: say where Postgres is (cron, worker-default, migrate: nothing says it)"]),
+    (merged(URLS, {"httpRoute": {"backendTLS": {"hostname": "a"}}}), ["httpRoute.backendTLS: gateways do not encrypt"]),
     # Typos.
+    (merged(URLS, {"migrate": {"extraContainers": [{}]}}), ["Additional property extraContainers is not allowed"]),
+    (merged(URLS, {"gateway": {"postgres": {"uri": "a"}}}), ["Additional property uri is not allowed"]),
+    (merged(URLS, {"global": {"imageRegistry": 5}}), ["global.imageRegistry"]),
     (merged(URLS, {"gateway": {"replica": 3}}), ["Additional property replica is not allowed"]),
     (merged(URLS, {"postgres2": {"url": "a"}}), ["Additional property postgres2 is not allowed"]),
     (merged(URLS, {"workers": {"fast": {"resource": {}}}}), ["Additional property resource is not allowed"]),

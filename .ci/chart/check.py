@@ -21,6 +21,7 @@ import crds
 import deploy
 import generate
 import live
+import outcomes
 import pages
 import policies
 import rendering
@@ -234,6 +235,18 @@ def versions():
     release = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
     if chart["appVersion"] != release:
         yield f"Chart.yaml: appVersion is {chart['appVersion']}, the release is {release}"
+    told = {name.removeprefix("artifacthub.io/"): yaml.safe_load(text) for name, text in chart["annotations"].items()}
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    images = {f"{values['image']['repository']}:{release}", values["tests"]["image"], values["gateway"]["proxy"]["image"],
+              *(server["image"] for server in values["trial"].values())}
+    if {image["image"] for image in told["images"]} != images:
+        yield f"Chart.yaml: it names images {told['images']}, and runs {sorted(images)}"
+    kinds = {"added", "changed", "deprecated", "removed", "fixed", "security"}
+    if not told["changes"] or any(change.keys() != {"kind", "description"} or change["kind"] not in kinds for change in told["changes"]):
+        yield f"Chart.yaml: changes: {told['changes']}"
+    for link in told["links"]:
+        if not (ROOT / link["url"].partition("/blob/main/")[2]).is_file():
+            yield f"Chart.yaml: nothing is at {link['url']}"
 
 
 def generated():
@@ -268,6 +281,8 @@ def main():
             report(f"{refusals.count} sets of values are refused with a sentence", found)
             found = list(schemas(objects))
             report(f"{len(objects)} distinct objects, {schemas.count} validations for Kubernetes {', '.join(VERSIONS)}", found)
+            found = list(outcomes.check(renderings))
+            report(f"{outcomes.check.count} outcomes of values", found)
             report("policies", (p for r in renderings for p in policies.check(r, binary, cases.EXTERNAL)))
             found = list(settings(renderings, binary))
             report(f"{settings.count} distinct settings pass config check", found)

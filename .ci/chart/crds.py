@@ -47,6 +47,13 @@ SPECS = {
         ["parentRefs", "rules"],
         parentRefs=items(obj(["name"], name=STR, namespace=STR, sectionName=STR, group=STR, kind=STR, port=INT)),
         hostnames=items(STR), rules=items(ROUTE_RULE)),
+    ("gateway.networking.k8s.io/v1", "BackendTLSPolicy"): obj(
+        ["targetRefs", "validation"],
+        targetRefs=items(obj(["group", "kind", "name"], group={"enum": [""]}, kind={"enum": ["Service"]}, name=STR)),
+        validation={**obj(["hostname"], hostname={"type": "string", "pattern": "^[a-z0-9.-]+$"},
+                          caCertificateRefs=items(obj(["group", "kind", "name"], group={"enum": [""]}, kind={"enum": ["ConfigMap"]}, name=STR)),
+                          wellKnownCACertificates={"enum": ["System"]}),
+                    "oneOf": [{"required": ["caCertificateRefs"]}, {"required": ["wellKnownCACertificates"]}]}),
     ("keda.sh/v1alpha1", "ScaledObject"): obj(
         ["scaleTargetRef", "triggers"],
         scaleTargetRef=obj(["name"], apiVersion=STR, kind=STR, name=STR), minReplicaCount=INT, maxReplicaCount=INT,

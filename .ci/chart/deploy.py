@@ -6,6 +6,8 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
+import time
 
 import yaml
 
@@ -171,6 +173,8 @@ def compose(binary):
             yield f"compose.yaml: {name}: is killed while it drains"
     yield from proxy(ours)
     yield from watched(stack, ours)
+    yield from grafana(stack)
+    yield from servers(stack)
 
 
 def proxy(ours):
@@ -219,6 +223,53 @@ def watched(stack, ours):
     for target in (f"{reader['host']}:{reader['port']}", exporter):
         if f'"{target}"' not in config:
             yield f"prometheus.yml: does not look at {target}"
+
+
+def grafana(stack):
+    """It looks for dashboards where they are mounted, and asks the Prometheus that there is."""
+    service = stack["services"]["grafana"]
+    mounts = {v["target"] for v in service["volumes"]}
+    for provider in yaml.safe_load((FOLDER / "grafana/dashboards.yaml").read_text())["providers"]:
+        if provider["options"]["path"] not in mounts:
+            yield f"grafana/dashboards.yaml: nothing is mounted at {provider['options']['path']}"
+    if not {f"/etc/grafana/provisioning/{kind}/mcp-tasks.yaml" for kind in ("datasources", "dashboards")} <= mounts:
+        yield f"compose.yaml: grafana is provisioned with {sorted(mounts)}"
+    listens = next(a.partition("=")[2] for a in stack["services"]["prometheus"]["command"] if a.startswith("--web.listen-address="))
+    [source] = yaml.safe_load((FOLDER / "grafana/datasources.yaml").read_text())["datasources"]
+    if source["url"] != f"http://{listens}":
+        yield f"grafana/datasources.yaml: asks {source['url']}, Prometheus listens at {listens}"
+    uids = {uid for path in (ROOT / "helm/mcp-tasks/files/dashboards").glob("*.json")
+            for uid in re.findall(r'"type": "prometheus",\s*"uid": "([^"]+)"', path.read_text())}
+    # A variable lets people choose; a name has to be ours.
+    if unknown := {uid for uid in uids if not uid.startswith("$")} - {source["uid"]}:
+        yield f"grafana/datasources.yaml: is {source['uid']}, dashboards ask {sorted(unknown)}"
+
+
+def servers(stack):
+    """Redis takes what it is started with; health checks are commands that these programs have."""
+    redis = stack["services"]["redis"]
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="redis-", dir=rendering.SCRATCH))
+    socket = folder / "s"
+    process = subprocess.Popen([*redis["command"], "--port", "0", "--unixsocket", socket, "--dir", folder], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 30
+        while subprocess.run(["redis-cli", "-s", socket, *redis["healthcheck"]["test"][2:]], capture_output=True, check=False).returncode:
+            if process.poll() is not None or time.monotonic() > deadline:
+                yield f"compose.yaml: redis does not start with {redis['command']}"
+                return
+            time.sleep(0.1)
+        flags = redis["command"][1:]
+        for flag, wanted in zip(flags[::2], flags[1::2], strict=True):
+            told = subprocess.run(["redis-cli", "-s", socket, "CONFIG", "GET", flag.removeprefix("--")], capture_output=True, text=True, check=True)
+            if told.stdout.split() != [flag.removeprefix("--"), wanted]:
+                yield f"compose.yaml: redis: {flag} is {told.stdout.split()}, not {wanted}"
+    finally:
+        process.terminate()
+        process.wait()
+    test = stack["services"]["postgres"]["healthcheck"]["test"]
+    # Nobody listens there: 2; a command line that it does not understand: 3.
+    if subprocess.run([*test[1:], "-p", "1"], capture_output=True, check=False).returncode != 2:
+        yield f"compose.yaml: postgres: {test}"
 
 
 def run(binary, where, service):

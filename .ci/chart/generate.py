@@ -100,7 +100,7 @@ def undocumented():
 
     def compare(schema, value, path):
         schema = definitions[schema["$ref"].split("/")[-1]] if "$ref" in schema else schema
-        if path.split(".")[-1] in ("config", "image", "resources", "behavior", "strategy") or "properties" not in schema:
+        if path.split(".")[-1] in ("config", "image", "resources", "behavior", "strategy", "lifecycle") or "properties" not in schema:
             return
         optional = set(chart_schema.POD) if path else set()
         if path.endswith("Probe"):

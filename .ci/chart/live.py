@@ -1,7 +1,6 @@
 """What only shows when it runs: the test of `helm test`, through the proxy of the chart, against a stack of
 the built binary; and that the probes and the binary's admin listener speak of the same paths."""
 
-import base64
 import concurrent.futures
 import contextlib
 import json
@@ -20,11 +19,13 @@ import urllib.parse
 import urllib.request
 
 import compose
+import image
 import rehearsal
 import rendering
+import testpod
 import trial
+from issuer import AUDIENCE, ISSUER, Issuer
 
-ISSUER, AUDIENCE = "https://issuer.test/", "https://mcp.test/mcp"
 START_S, LESSON_S = 90, 120
 
 
@@ -40,33 +41,6 @@ def free_port():
             if port not in GIVEN:
                 GIVEN.add(port)
                 return port
-
-
-def openssl(*arguments, given=None):
-    return subprocess.run(["openssl", *map(str, arguments)], input=given, capture_output=True, check=True).stdout
-
-
-def text(data):
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-class Issuer:
-    """Signs tokens by RS256."""
-
-    def __init__(self, folder, name="issuer"):
-        self.private = folder / f"{name}.key"
-        openssl("genrsa", "-out", self.private, "2048")
-        openssl("rsa", "-in", self.private, "-pubout", "-out", folder / f"{name}.pem")
-
-    def token(self, header=None, signature=None, **claims):
-        now = int(time.time())
-        header = {"alg": "RS256", "typ": "JWT", **(header or {})}
-        claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": now + 600, **claims}
-        claims = {name: value for name, value in claims.items() if value is not None}
-        told = ".".join(text(json.dumps(part).encode()) for part in (header, claims))
-        if signature is None:
-            signature = text(openssl("dgst", "-sha256", "-sign", self.private, given=told.encode()))
-        return f"{told}.{signature}"
 
 
 class Stack(threading.Thread):
@@ -124,8 +98,9 @@ class Stack(threading.Thread):
         self.wait("the stack", described.exists, dev, "dev")
         stack = json.loads(described.read_text())
         self.postgres, self.redis = stack["postgres"]["url"], stack["redis"]["url"]
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            others = [pool.submit(*what) for what in ((rehearsal.rehearse, self), (trial.check, self), (compose.check, self))]
+        parts = (rehearsal.rehearse, testpod.check, compose.check, trial.check, image.check)
+        with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+            others = [pool.submit(part, self) for part in parts]
             self.probes(stack)
             self.queries(stack)
             proxy = free_port()

@@ -42,20 +42,28 @@ STRATEGY = obj(type=enum("RollingUpdate", "Recreate"),
                rollingUpdate=obj(maxSurge=PERCENT_OR_COUNT, maxUnavailable=PERCENT_OR_COUNT))
 BEHAVIOR = obj(scaleUp=MAP, scaleDown=MAP)
 SERVICE_ACCOUNT = obj(create=BOOL, name=STR, annotations=TEXTS, automountServiceAccountToken=BOOL)
-BUDGET = obj(enabled=BOOL, maxUnavailable=PERCENT_OR_COUNT, minAvailable=null(PERCENT_OR_COUNT))
+BUDGET = obj(enabled=BOOL, maxUnavailable=PERCENT_OR_COUNT, minAvailable=null(PERCENT_OR_COUNT),
+             unhealthyPodEvictionPolicy=enum("AlwaysAllow", "IfHealthyBudget"))
+LIFECYCLE = obj(preStop=MAP, postStart=MAP, stopSignal=STR)
 EGRESS = obj(extraEgress=MAPS)
 
 # What every pod can have.
 POD = dict(
-    image=ref("image"), imagePullSecrets=MAPS, revisionHistoryLimit=COUNT, podLabels=TEXTS, podAnnotations=TEXTS,
+    image=ref("image"), imagePullSecrets=MAPS, deploymentAnnotations=TEXTS, revisionHistoryLimit=COUNT, minReadySeconds=COUNT,
+    progressDeadlineSeconds=ONE, dnsPolicy=enum("", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"), schedulerName=STR,
+    lifecycle=LIFECYCLE, podLabels=TEXTS, podAnnotations=TEXTS,
     podSecurityContext=MAP, securityContext=MAP, nodeSelector=TEXTS, tolerations=MAPS, affinity=MAP,
     topologySpreadConstraints=MAPS, priorityClassName=STR, runtimeClassName=STR, hostAliases=MAPS, dnsConfig=MAP,
     extraEnv=MAPS, extraEnvFrom=MAPS, extraVolumes=MAPS, extraVolumeMounts=MAPS, extraContainers=MAPS,
     initContainers=MAPS,
 )
+# Of these a Job that ends by itself has no use for.
+LASTING = {"deploymentAnnotations", "revisionHistoryLimit", "minReadySeconds", "progressDeadlineSeconds", "topologySpreadConstraints",
+           "lifecycle", "extraContainers", "initContainers"}
+PASSWORD_FILE = obj(existingSecret=STR, key=STR, path=STR)
 # What gateways, workers and crons have besides.
 PROCESS = dict(
-    replicas=COUNT, poolSize=ONE, config=ref("config"), resources=ref("resources"), strategy=ref("strategy"),
+    replicas=COUNT, poolSize=ONE, postgres=ref("ownPostgres"), config=ref("config"), resources=ref("resources"), strategy=ref("strategy"),
     preStopSleepSeconds=COUNT, terminationGracePeriodSeconds=null(ONE), podDisruptionBudget=ref("budget"),
     serviceAccount=ref("serviceAccount"), startupProbe=ref("probe"), livenessProbe=ref("probe"),
     readinessProbe=ref("probe"), networkPolicy=EGRESS, command=STRINGS, args=STRINGS,
@@ -71,7 +79,7 @@ WORKER = {**PROCESS, **POD, "autoscaling": WORKER_SCALING, "files": TEXTS, "tool
 
 def server(**more):
     return obj(url=STR, existingSecret=STR, existingSecretKey=STR,
-               passwordFile=obj(existingSecret=STR, key=STR, path=STR),
+               passwordFile=PASSWORD_FILE,
                ca=obj(existingSecret=STR, existingConfigMap=STR, key=STR), **more)
 
 
@@ -81,7 +89,7 @@ def monitor():
 
 VALUES = dict(
     **POD,
-    nameOverride=STR, fullnameOverride=STR, commonLabels=TEXTS, commonAnnotations=TEXTS,
+    nameOverride=STR, fullnameOverride=STR, clusterDomain={"type": "string", "minLength": 1}, commonLabels=TEXTS, commonAnnotations=TEXTS,
     postgres=server(maxConnections=ONE, reservedConnections=COUNT),
     redis=server(),
     config=ref("config"),
@@ -98,8 +106,9 @@ VALUES = dict(
                   image=STR, command=STRINGS, args=STRINGS, port=PORT, files=TEXTS, env=MAPS,
                   volumeMounts=MAPS, readinessProbe=MAP, securityContext=MAP, resources=ref("resources")),
         service=obj(type=enum("ClusterIP", "NodePort", "LoadBalancer"), port=PORT, nodePort=null(PORT),
-                    annotations=TEXTS, trafficDistribution=STR, loadBalancerClass=STR,
-                    loadBalancerSourceRanges=STRINGS, externalTrafficPolicy=enum("", "Cluster", "Local"),
+                    annotations=TEXTS, labels=TEXTS, trafficDistribution=STR, loadBalancerClass=STR, loadBalancerIP=STR,
+                    allocateLoadBalancerNodePorts=null(BOOL), internalTrafficPolicy=enum("", "Cluster", "Local"),
+                    ipFamilies={"type": "array", "items": enum("IPv4", "IPv6")}, loadBalancerSourceRanges=STRINGS, externalTrafficPolicy=enum("", "Cluster", "Local"),
                     ipFamilyPolicy=enum("", "SingleStack", "PreferDualStack", "RequireDualStack")),
         autoscaling=obj(enabled=BOOL, minReplicas=ONE, maxReplicas=ONE, targetCPUUtilizationPercentage=null(ONE),
                         targetRequestsInFlight=null(ONE), metrics=MAPS, behavior=BEHAVIOR),
@@ -116,7 +125,9 @@ VALUES = dict(
     },
     cron=obj(**PROCESS, **POD),
     migrate=obj(mode=enum("", "hook", "init", "none"), backoffLimit=COUNT, activeDeadlineSeconds=ONE,
-                annotations=TEXTS, resources=ref("resources"), image=ref("image"), command=STRINGS, args=STRINGS),
+                **{name: kind for name, kind in POD.items() if name not in LASTING}, postgres=ref("ownPostgres"), roles=BOOL,
+                ttlSecondsAfterFinished=null(COUNT), serviceAccount=ref("serviceAccount"),
+                annotations=TEXTS, resources=ref("resources"), command=STRINGS, args=STRINGS),
     ingress=obj(
         enabled=BOOL, className=STR, controller=enum("", "nginx", "haproxy", "alb"), streamSeconds=ONE,
         annotations=TEXTS, tls=MAPS,
@@ -126,11 +137,11 @@ VALUES = dict(
             "required": ["host"]}},
     ),
     httpRoute=obj(
-        enabled=BOOL, parentRefs=MAPS, hostnames=STRINGS, annotations=TEXTS, requestTimeout=STR, filters=MAPS,
+        enabled=BOOL, backendTLS=obj(hostname=STR, caConfigMap=STR), parentRefs=MAPS, hostnames=STRINGS, annotations=TEXTS, requestTimeout=STR, filters=MAPS,
         retryPolls=obj(enabled=BOOL, attempts=ONE, backoff=STR, codes={"type": "array", "items": INT},
                        requestTimeout=STR),
     ),
-    networkPolicy=obj(enabled=BOOL, gatewayFrom=MAPS, metricsFrom=MAPS, postgresTo=MAPS,
+    networkPolicy=obj(enabled=BOOL, gatewayFrom=MAPS, metricsFrom=MAPS, extraIngress=MAPS, dnsTo=MAPS, tracesTo=MAPS, postgresTo=MAPS,
                       postgresPorts={"type": "array", "items": PORT}, redisTo=MAPS,
                       redisPorts={"type": "array", "items": PORT}, extraEgress=MAPS),
     podMonitor=monitor(),
@@ -180,9 +191,11 @@ def schema(reference):
         "$comment": "Written by .ci/chart/generate.py; do not edit.",
         "type": "object",
         "additionalProperties": False,
-        "properties": {**VALUES, "global": MAP},
+        # Of other charts, too.
+        "properties": {**VALUES, "global": {**obj(imageRegistry=STR, imagePullSecrets=MAPS), "additionalProperties": True}},
         "$defs": {
             "image": IMAGE, "resources": RESOURCES, "probe": PROBE, "strategy": STRATEGY, "budget": BUDGET,
+            "ownPostgres": obj(url=STR, existingSecret=STR, existingSecretKey=STR, passwordFile=PASSWORD_FILE),
             "serviceAccount": SERVICE_ACCOUNT, "worker": obj(**WORKER), "config": settings(reference),
         },
     }

@@ -27,6 +27,10 @@ PODS = [  # replicas, strategy, autoscaling: what there may be at most
 LAYERS = [
     ([{"a": {"x": 1, "y": 1}}, {"a": {"y": 2}}], {"a": {"x": 1, "y": 2}}),
     ([{"l": [1]}, {"l": [2]}, {}], {"l": [1, 2]}),
+    ([{"e": [{"name": "A", "value": "1"}, {"name": "B"}]}, {"e": [{"name": "A", "value": "2"}]}], {"e": [{"name": "B"}, {"name": "A", "value": "2"}]}),
+    ([{"t": [{"key": "a"}]}, {"t": [{"key": "a"}]}], {"t": [{"key": "a"}, {"key": "a"}]}),
+    ([{"extraVolumeMounts": [{"name": "a", "mountPath": "/1"}]}, {"extraVolumeMounts": [{"name": "a", "mountPath": "/2"}]}],
+     {"extraVolumeMounts": [{"name": "a", "mountPath": "/1"}, {"name": "a", "mountPath": "/2"}]}),
     ([{"args": ["a"]}, {"args": ["b"]}], {"args": ["b"]}),
     ([{"args": ["a"]}, {"args": []}], {"args": ["a"]}),
     ([{"s": "a"}, {"s": ""}], {"s": "a"}),

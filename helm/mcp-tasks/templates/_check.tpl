@@ -4,10 +4,36 @@
 {{- $root := . -}}
 {{- $ownFile := include "mcp-tasks.ownFile" . -}}
 
+{{- $components := (include "mcp-tasks.components" . | fromJson).components -}}
+{{- $hook := eq (include "mcp-tasks.migrateMode" .) "hook" -}}
+{{- $migrate := dict "name" "migrate" "role" "migrate" "values" .Values.migrate -}}
 {{- range $kind := list "postgres" "redis" -}}
-{{- $store := include "mcp-tasks.store" (list $root $kind) | fromJson -}}
-{{- if and (not $store.secret) (not $ownFile) -}}
-{{- $problems = append $problems (printf "%s.url: say where %s is, by %s.url, %s.existingSecret or configFile; for a trial, trial.%s.enabled=true brings one" $kind (title $kind) $kind $kind $kind) -}}
+{{- $lost := list -}}
+{{- range $component := ternary (append $components $migrate) $components (and $hook (eq $kind "postgres")) -}}
+{{- if not (include "mcp-tasks.store" (list $root $kind $component) | fromJson).secret -}}{{- $lost = append $lost $component.name -}}{{- end -}}
+{{- end -}}
+{{- if and $lost (not $ownFile) -}}
+{{- $problems = append $problems (printf "%s.url: say where %s is (%s: nothing says it), by %s.url, %s.existingSecret or configFile; for a trial, trial.%s.enabled=true brings one" $kind (title $kind) (join ", " $lost) $kind $kind $kind) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Users of their own in Postgres. */}}
+{{- $narrow := list -}}
+{{- range $component := $components -}}
+{{- if ne (include "mcp-tasks.server" (list $root "postgres" $component)) (include "mcp-tasks.server" (list $root "postgres")) -}}
+{{- $narrow = append $narrow (ternary (printf "workers.%s.postgres" (toString $component.group)) (printf "%s.postgres" $component.role) (eq $component.role "worker")) -}}
+{{- end -}}
+{{- end -}}
+{{- $mode := include "mcp-tasks.migrateMode" . -}}
+{{- if and $narrow (eq $mode "init") -}}
+{{- $problems = append $problems (printf "%s: with migrate.mode \"init\" every process migrates, which only the owner of the tables may: use \"hook\" or \"none\"" (join ", " $narrow)) -}}
+{{- end -}}
+{{- if and .Values.migrate.roles (not $hook) -}}
+{{- $problems = append $problems (printf "migrate.roles: only the Job of migrate.mode \"hook\" gives roles their rights, and it is %q: run `mcp-tasks migrate --roles` yourself" $mode) -}}
+{{- end -}}
+{{- with .Values.httpRoute -}}
+{{- if and (dig "backendTLS" "hostname" "" .) (not (include "mcp-tasks.tls" $root | fromJson).existingSecret) -}}
+{{- $problems = append $problems "httpRoute.backendTLS: gateways do not encrypt: set gateway.tls.existingSecret" -}}
 {{- end -}}
 {{- end -}}
 {{- if regexMatch "^(redis-cluster|redis-sentinel|rediss-cluster)|,.*:[0-9]+" (toString .Values.redis.url) -}}
@@ -53,7 +79,6 @@
 {{- end -}}
 {{- end -}}
 
-{{- $components := (include "mcp-tasks.components" . | fromJson).components -}}
 {{- range $component := $components -}}
 {{- $place := ternary (printf "workers.%s" (toString $component.group)) $component.role (eq $component.role "worker") -}}
 {{- $values := $component.values -}}

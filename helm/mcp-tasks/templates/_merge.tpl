@@ -1,5 +1,5 @@
 {{/* (list layer …): layers of settings for pods, the later one winning: maps are merged, lists are added to
-     the earlier ones, empty text and null say nothing. Some lists only make sense as a whole. */}}
+     the earlier ones (of what has a name, the later one counts), empty text and null say nothing. Some lists only make sense as a whole. */}}
 {{- define "mcp-tasks.layers" -}}
 {{- $whole := list "topologySpreadConstraints" "command" "args" "tools" -}}
 {{- $out := dict -}}
@@ -12,7 +12,7 @@
 {{- if has $key $whole -}}
 {{- if $value -}}{{- $_ := set $out $key $value -}}{{- end -}}
 {{- else -}}
-{{- $_ := set $out $key (concat (get $out $key) $value) -}}
+{{- $_ := set $out $key (include "mcp-tasks.added" (list $key (get $out $key) $value) | fromJsonArray) -}}
 {{- end -}}
 {{- else if and (kindIs "map" $value) (kindIs "map" (get $out $key)) -}}
 {{- $_ := set $out $key (include "mcp-tasks.layers" (list (get $out $key) $value) | fromJson) -}}
@@ -24,12 +24,26 @@
 {{- toJson $out -}}
 {{- end -}}
 
+{{/* (list key items more): both, but of those with the same name only the later one: Kubernetes takes no name twice.
+     (A volume may be mounted at several places.) */}}
+{{- define "mcp-tasks.added" -}}
+{{- $names := list -}}
+{{- range index . 2 -}}{{- if and (kindIs "map" .) (ne (index $ 0) "extraVolumeMounts") -}}{{- $names = append $names .name -}}{{- end -}}{{- end -}}
+{{- $out := list -}}
+{{- range index . 1 -}}
+{{- if not (and (kindIs "map" .) .name (has .name $names)) -}}{{- $out = append $out . -}}{{- end -}}
+{{- end -}}
+{{- concat $out (index . 2) | toJson -}}
+{{- end -}}
+
 {{/* What all pods have, unless a component says otherwise. */}}
 {{- define "mcp-tasks.podDefaults" -}}
-{{- pick .Values "image" "imagePullSecrets" "revisionHistoryLimit" "podLabels" "podAnnotations"
+{{- $pull := dict "imagePullSecrets" (concat (dig "imagePullSecrets" list (default dict .Values.global)) .Values.imagePullSecrets | uniq) -}}
+{{- mergeOverwrite $pull (omit (pick .Values "image" "imagePullSecrets" "deploymentAnnotations" "revisionHistoryLimit" "minReadySeconds"
+  "progressDeadlineSeconds" "podLabels" "podAnnotations" "dnsPolicy" "schedulerName" "lifecycle"
   "podSecurityContext" "securityContext" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints"
   "priorityClassName" "runtimeClassName" "hostAliases" "dnsConfig" "extraEnv" "extraEnvFrom" "extraVolumes"
-  "extraVolumeMounts" "extraContainers" "initContainers" | toJson -}}
+  "extraVolumeMounts" "extraContainers" "initContainers") "imagePullSecrets") | toJson -}}
 {{- end -}}
 
 {{/* All components that run: `{components: [{name, fullname, role, values}]}`, values complete. */}}

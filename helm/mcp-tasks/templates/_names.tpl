@@ -56,14 +56,25 @@ annotations:
 {{- mergeOverwrite (deepCopy (index . 0).Values.commonLabels) (deepCopy (index . 2)) (include "mcp-tasks.selector" (list (index . 0) (index . 1)) | fromYaml) | toYaml -}}
 {{- end -}}
 
+{{/* (list root reference): where an image comes from: `global.imageRegistry`, if there is one, instead of the
+     registry that it names. */}}
+{{- define "mcp-tasks.from" -}}
+{{- $reference := index . 1 -}}
+{{- with dig "imageRegistry" "" (default dict (index . 0).Values.global) -}}
+{{- $reference = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $reference "") -}}
+{{- end -}}
+{{- $reference -}}
+{{- end -}}
+
 {{/* (list root image): `repository:tag`, or `repository@digest`. */}}
 {{- define "mcp-tasks.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
+{{- $repository := include "mcp-tasks.from" (list $root $image.repository) -}}
 {{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag | toString) -}}
+{{- printf "%s:%s" $repository (default $root.Chart.AppVersion $image.tag | toString) -}}
 {{- end -}}
 {{- end -}}
 

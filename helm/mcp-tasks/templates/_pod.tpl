@@ -51,6 +51,15 @@
 {{- dict "replicas" $replicas "surge" $surge | toJson -}}
 {{- end -}}
 
+{{/* What keeps a pod from being told to end before others know that it will. */}}
+{{- define "mcp-tasks.preStop" -}}
+{{- $out := dict -}}
+{{- if and .preStopSleepSeconds (not (dig "preStop" dict (default dict .lifecycle))) -}}
+{{- $_ := set $out "preStop" (dict "sleep" (dict "seconds" (int64 .preStopSleepSeconds))) -}}
+{{- end -}}
+{{- toJson $out -}}
+{{- end -}}
+
 {{/* (list path own): a probe of the admin port. */}}
 {{- define "mcp-tasks.probe" -}}
 {{- $path := index . 0 -}}
@@ -67,7 +76,7 @@ automountServiceAccountToken: {{ $values.serviceAccount.automountServiceAccountT
 enableServiceLinks: false
 securityContext:
   {{- toYaml $values.podSecurityContext | nindent 2 }}
-{{- range $key := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "priorityClassName" "runtimeClassName" "hostAliases" "dnsConfig" }}
+{{- range $key := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "priorityClassName" "runtimeClassName" "schedulerName" "hostAliases" "dnsPolicy" "dnsConfig" }}
 {{- with get $values $key }}
 {{ $key }}:
   {{- toYaml . | nindent 2 }}
@@ -82,7 +91,7 @@ securityContext:
 {{- $values := $component.values -}}
 {{- $proxy := and (eq $component.role "gateway") $root.Values.gateway.proxy.enabled -}}
 {{- $checksums := dict "checksum/config" (include "mcp-tasks.settings" . | sha256sum) -}}
-{{- $urls := list (include "mcp-tasks.store" (list $root "postgres")) (include "mcp-tasks.store" (list $root "redis")) -}}
+{{- $urls := list (include "mcp-tasks.store" (list $root "postgres" $component)) (include "mcp-tasks.store" (list $root "redis")) -}}
 {{- $_ := set $checksums "checksum/urls" (join "\n" $urls | sha256sum) -}}
 {{- with $values.files -}}{{- $_ := set $checksums "checksum/files" (toJson . | sha256sum) -}}{{- end -}}
 {{- if $proxy -}}{{- $_ := set $checksums "checksum/proxy" (include "mcp-tasks.proxyFiles" $root | sha256sum) -}}{{- end -}}
@@ -160,10 +169,9 @@ spec:
         {{- include "mcp-tasks.probe" (list "/livez" $values.livenessProbe) | nindent 8 }}
       readinessProbe:
         {{- include "mcp-tasks.probe" (list "/readyz" $values.readinessProbe) | nindent 8 }}
-      {{- if $values.preStopSleepSeconds }}
+      {{- with merge (deepCopy (default dict $values.lifecycle)) (include "mcp-tasks.preStop" $values | fromJson) }}
       lifecycle:
-        preStop:
-          sleep: {seconds: {{ int $values.preStopSleepSeconds }}}
+        {{- toYaml . | nindent 8 }}
       {{- end }}
       securityContext:
         {{- toYaml $values.securityContext | nindent 8 }}
@@ -197,7 +205,7 @@ spec:
 {{- $values := (index . 1).values -}}
 {{- with $values.proxy -}}
 - name: proxy
-  image: {{ .image }}
+  image: {{ include "mcp-tasks.from" (list $root .image) }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
   {{- with .command }}
   command:

@@ -1,11 +1,31 @@
 {{/* Settings of mcp-tasks: what a component's processes read, as TOML or as environment variables. */}}
 
-{{/* Where Postgres (or Redis) is: (list root "postgres"). `secret` and `key` of the URL; none: the settings
-     file says it. `bundled`: the chart brings it. */}}
+{{/* What the values say of a server: (list root "postgres"), or (list root "postgres" component) where a kind of
+     process has a user of its own there. `key`: the URL's key in the chart's Secret. */}}
+{{- define "mcp-tasks.server" -}}
+{{- $root := index . 0 -}}
+{{- $kind := index . 1 -}}
+{{- $none := dict "existingSecret" "" "key" "password" "path" "" -}}
+{{- $out := mergeOverwrite (deepCopy (get $root.Values $kind)) (dict "key" $kind) -}}
+{{- if eq (len .) 3 -}}
+{{- $own := dig $kind dict (index . 2).values -}}
+{{- if or $own.url $own.existingSecret -}}
+{{- /* The password of another user is none of its own. */ -}}
+{{- $out = mergeOverwrite $out (dict "url" "" "existingSecret" "" "existingSecretKey" "url" "passwordFile" $none) (deepCopy $own) -}}
+{{- $_ := set $out "key" (printf "%s-%s" $kind (index . 2).name) -}}
+{{- else if or (dig "passwordFile" "existingSecret" "" $own) (dig "passwordFile" "path" "" $own) -}}
+{{- $_ := set $out "passwordFile" (mergeOverwrite $none (deepCopy $own.passwordFile)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $out -}}
+{{- end -}}
+
+{{/* Where Postgres (or Redis) is: (list root "postgres" [component]). `secret` and `key` of the URL; none: the
+     settings file says it. `bundled`: the chart brings it. */}}
 {{- define "mcp-tasks.store" -}}
 {{- $root := index . 0 -}}
 {{- $kind := index . 1 -}}
-{{- $own := get $root.Values $kind -}}
+{{- $own := include "mcp-tasks.server" . | fromJson -}}
 {{- $full := include "mcp-tasks.fullname" $root -}}
 {{- $out := dict "secret" "" "key" "" "bundled" false "url" $own.url -}}
 {{- if $own.url -}}
@@ -14,7 +34,7 @@
 {{- $_ := set $out "url" (printf "%s%ssslmode=verify-full" $own.url (ternary "&" "?" (contains "?" $own.url))) -}}
 {{- end -}}
 {{- $_ := set $out "secret" (printf "%s-urls" $full) -}}
-{{- $_ := set $out "key" $kind -}}
+{{- $_ := set $out "key" $own.key -}}
 {{- else if $own.existingSecret -}}
 {{- $_ := set $out "secret" $own.existingSecret -}}
 {{- $_ := set $out "key" $own.existingSecretKey -}}
@@ -76,7 +96,7 @@
 {{- $service := printf "%s-gateway" (include "mcp-tasks.fullname" .) -}}
 {{- $namespace := .Release.Namespace -}}
 {{- $out := list -}}
-{{- range $name := list $service (printf "%s.%s" $service $namespace) (printf "%s.%s.svc" $service $namespace) (printf "%s.%s.svc.cluster.local" $service $namespace) -}}
+{{- range $name := list $service (printf "%s.%s" $service $namespace) (printf "%s.%s.svc" $service $namespace) (printf "%s.%s.svc.%s" $service $namespace (default "cluster.local" .Values.clusterDomain)) -}}
 {{- $out = concat $out (list $name (printf "%s:%d" $name (int $.Values.gateway.service.port))) -}}
 {{- end -}}
 {{- if .Values.ingress.enabled -}}
@@ -114,7 +134,7 @@
 {{- $_ := set $chart "tools" (dict "file" (printf "/etc/mcp-tasks/tools/%s" $component.values.toolsFrom.key)) -}}
 {{- end -}}
 {{- range $kind := list "postgres" "redis" -}}
-{{- $own := get $values $kind -}}
+{{- $own := include "mcp-tasks.server" (list $root $kind $component) | fromJson -}}
 {{- if $own.passwordFile.path -}}
 {{- $_ := set (get $chart $kind) "password_file" $own.passwordFile.path -}}
 {{- else if $own.passwordFile.existingSecret -}}
@@ -222,7 +242,7 @@
 {{- end }}
 {{- end }}
 {{- range $kind := list "postgres" "redis" }}
-{{- $store := include "mcp-tasks.store" (list $root $kind) | fromJson }}
+{{- $store := include "mcp-tasks.store" (list $root $kind $component) | fromJson }}
 {{- if $store.secret }}
 - name: MCP_TASKS__{{ upper $kind }}__URL
   valueFrom:
@@ -274,7 +294,7 @@
 {{- end }}
 {{- end }}
 {{- range $kind := list "postgres" "redis" }}
-{{- $own := get $root.Values $kind }}
+{{- $own := include "mcp-tasks.server" (list $root $kind $component) | fromJson }}
 {{- if and $own.passwordFile.existingSecret (not $own.passwordFile.path) }}
 - name: {{ $kind }}-password
   secret: {secretName: {{ $own.passwordFile.existingSecret }}, defaultMode: 0440}
@@ -322,7 +342,7 @@
 - {name: config, mountPath: /etc/mcp-tasks/config, readOnly: true}
 {{- end }}
 {{- range $kind := list "postgres" "redis" }}
-{{- $own := get $root.Values $kind }}
+{{- $own := include "mcp-tasks.server" (list $root $kind $component) | fromJson }}
 {{- if and $own.passwordFile.existingSecret (not $own.passwordFile.path) }}
 - {name: {{ $kind }}-password, mountPath: /etc/mcp-tasks/{{ $kind }}/password, readOnly: true}
 {{- end }}
