@@ -46,7 +46,7 @@ enum Command {
     /// Keep the promises that no request is around to keep.
     Cron(CronOptions),
     /// Bring the schema up to what this binary needs.
-    Migrate(Settings),
+    Migrate(commands::migrate::Options),
     /// Ask a process on this machine how it is, at its admin address. For health checks of containers.
     Health(commands::health::Arguments),
     /// Check a tools file; says everything that is wrong with it.
@@ -147,8 +147,8 @@ fn run(command: Command) -> Result<ExitCode, commands::Failure> {
                 commands::cron_run::run(&sweeps, &operator)
             }
         },
-        Command::Migrate(settings) => {
-            commands::migrate::run(config::load(settings.config.as_deref())?)
+        Command::Migrate(options) => {
+            commands::migrate::run(config::load(options.config.as_deref())?, &options)
         }
         Command::Health(arguments) => commands::health::run(&arguments),
         Command::Tasks { what } => commands::tasks::run(what),

@@ -1,5 +1,7 @@
 //! Schema: applies `migrations/` under one advisory lock, and says who may run on what.
 
+mod roles;
+
 use std::time::Duration;
 
 use semver::Version;
@@ -12,6 +14,8 @@ use crate::connect::Connector;
 use crate::error::{Error, Fault};
 use crate::pool::{sql, with_connection};
 use crate::{Config, Store};
+
+pub use self::roles::grant_roles;
 
 /// One migration: its number, name and text.
 struct Migration {
@@ -42,6 +46,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (9, "0009_add_providers"),
     (10, "0010_index_owners"),
     (11, "0011_count_live"),
+    (12, "0012_add_sealing"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.
@@ -105,7 +110,8 @@ async fn migrate_all(config: &Config) -> Result<Migrated, Fault> {
     under_lock(&client).await
 }
 
-async fn under_lock(client: &Client) -> Result<Migrated, Fault> {
+/// Takes the lock of migrations, for as long as this session lives.
+pub(crate) async fn wait_for_lock(client: &Client) -> Result<(), Fault> {
     while !client
         .query_one(sql!("try_migration_lock"), &[&LOCK_KEY])
         .await?
@@ -113,6 +119,11 @@ async fn under_lock(client: &Client) -> Result<Migrated, Fault> {
     {
         tokio::time::sleep(LOCK_PAUSE).await;
     }
+    Ok(())
+}
+
+async fn under_lock(client: &Client) -> Result<Migrated, Fault> {
+    wait_for_lock(client).await?;
     client.batch_execute(QUIET).await?;
     client.batch_execute(sql!("schema_tables")).await?;
     client.batch_execute(LOCK_TIMEOUT).await?;

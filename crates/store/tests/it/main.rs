@@ -19,6 +19,7 @@ mod create;
 mod crowd;
 mod ends;
 mod expire;
+mod grants;
 mod input;
 mod journal;
 mod keys;
