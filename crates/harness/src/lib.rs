@@ -25,6 +25,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis;
+pub mod redis_cluster;
 pub mod sse;
 pub mod temp;
 pub mod tokens;

@@ -13,8 +13,12 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Address, as `redis://[user:password@]host[:port][/database]` or
     /// `unix:///path/to/socket[?db=database]`; `rediss://…` encrypts, and checks the server's
-    /// certificate and its host name.
+    /// certificate and its host name. Of a Redis Cluster, one address that leads to its servers, or
+    /// several: `redis://[user:password@]host:port,host:port,…`.
     pub url: String,
+    /// Whether `url` leads to a Redis Cluster (Redis 7 or newer): each shard of ours is kept by one
+    /// of its servers, found and followed as they change.
+    pub cluster: bool,
     /// File with the password, for secrets that are mounted; it wins over one in the URL. Read for
     /// each new connection, so a change needs no restart. A line break at its end does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,8 +30,10 @@ pub struct Config {
     /// First part of every key and channel, so that several installations can share one Redis.
     /// Letters, digits, `-`, `_`, `.` and `:`.
     pub key_prefix: String,
-    /// Parts that the job streams are split into by task id, for Redis Cluster to spread. The same
-    /// in all processes; a change delays what is queued at that moment by one reconcile interval.
+    /// Parts that the job streams are split into by task id, for Redis Cluster to spread: there, two
+    /// to four for each of its primaries. A worker has a connection for each, and so has every process
+    /// where `cluster` is set. The same in all processes; a change delays what is queued at that moment
+    /// by one reconcile interval.
     pub shards: u16,
     /// How long one command may take before the hint counts as lost.
     #[serde(with = "humantime_serde")]
@@ -62,6 +68,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             url: "redis://127.0.0.1:6379".to_owned(),
+            cluster: false,
             password_file: None,
             ca_file: None,
             key_prefix: "mcp-tasks".to_owned(),
@@ -82,6 +89,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("key_prefix", &self.key_prefix)
+            .field("cluster", &self.cluster)
             .field("shards", &self.shards)
             .finish_non_exhaustive()
     }
@@ -91,7 +99,7 @@ impl Config {
     /// All problems, each naming its field; empty if there are none.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if let Err(problem) = crate::address::Address::new(self).and_then(|a| a.client()) {
+        if let Err(problem) = crate::address::Address::new(self).and_then(|a| a.check()) {
             problems.push(problem);
         }
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);

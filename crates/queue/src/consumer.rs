@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::Queue;
 use crate::backoff::random_name;
-use crate::error::{Error, read_error_kind};
+use crate::error::{Error, group_is_gone, read_error_kind};
 use crate::jobs::{Entry, Held, Hint};
 use crate::keys::{GROUP, Lane};
 use crate::link::Link;
@@ -139,7 +139,8 @@ impl Consumer {
     pub async fn close(mut self) {
         self.stop().await;
         let shards = std::mem::take(&mut self.shards);
-        for streams in shards.into_iter().map(|shard| shard.joined) {
+        for shard in shards {
+            let streams = shard.joined;
             if streams.is_empty() {
                 continue;
             }
@@ -148,16 +149,15 @@ impl Consumer {
                 leave.key(&**stream);
             }
             leave.arg(GROUP).arg(&*self.name);
-            if let Err(error) = self.link.script::<u64>(&leave).await {
+            if let Err(error) = self.link.script::<u64>(shard.index, &leave).await {
                 tracing::debug!(error = %error, "the consumer stays behind until it is reaped");
-                return;
             }
         }
     }
 
     /// Whether anything can be read at the moment.
     fn reads(&self) -> bool {
-        self.link.is_up() && self.shards.iter().any(Shard::is_connected)
+        self.link.is_any_up() && self.shards.iter().any(Shard::is_connected)
     }
 
     /// Starts what each shard should do now; says when to look again at the latest.
@@ -212,6 +212,9 @@ impl Consumer {
                     .with_label_values(&[read_error_kind(&error)])
                     .inc();
                 tracing::debug!(error = %error, queue.shard = shard.index, "a read failed");
+                if !group_is_gone(&error) {
+                    self.link.look_around();
+                }
                 (Vec::new(), shard.backoff.failed())
             }
         };
@@ -228,6 +231,7 @@ impl Consumer {
     fn hold(&mut self, streams: &Streams, operation: Operation, entries: Vec<Raw>) {
         for raw in entries {
             let entry = Entry {
+                shard: streams.shard,
                 stream: Arc::clone(&streams.keys[raw.index]),
                 entry: raw.entry,
             };
@@ -277,14 +281,8 @@ impl Consumer {
     /// Ends the reads that wait, and takes in what all reads bring.
     async fn call_home(&mut self) {
         let waiting = self.shards.iter().filter_map(Shard::waits_as);
-        for client_id in waiting.collect::<Vec<_>>() {
-            let mut unblock = redis::cmd("CLIENT");
-            unblock.arg("UNBLOCK").arg(client_id);
-            if let Err(error) = self.link.command::<u64>(&unblock).await {
-                tracing::debug!(error = %error, "a waiting read was not called home");
-                break;
-            }
-        }
+        let called = waiting.map(|client| self.link.unblock(client));
+        futures::future::join_all(called).await;
         // One that could not be called comes by itself within `block`.
         let deadline = tokio::time::Instant::now() + HOMECOMING;
         let reads = |operation: Operation| operation != Operation::Connect;

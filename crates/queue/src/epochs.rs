@@ -93,25 +93,26 @@ impl Epochs {
         shall
     }
 
-    /// Asks Redis for the epochs of all shards, making those that are missing.
+    /// Asks a server for the epochs of these shards, making those that are missing.
     pub(crate) async fn touch(
         &self,
         connection: &MultiplexedConnection,
         script: &Script,
         keys: &Keys,
-    ) -> RedisResult<Vec<String>> {
-        let replies = keys.shards().map(|shard| {
+        shards: &[u16],
+    ) -> RedisResult<()> {
+        let replies = shards.iter().map(|shard| {
             let mut connection = connection.clone();
             async move {
-                let mut invocation = script.key(keys.epoch(shard));
-                invocation.arg(self.seen(shard)).arg(random_name());
+                let mut invocation = script.key(keys.epoch(*shard));
+                invocation.arg(self.seen(*shard)).arg(random_name());
                 invocation.invoke_async::<Reply>(&mut connection).await
             }
         });
         let replies = futures::future::try_join_all(replies).await?;
-        for (shard, reply) in keys.shards().zip(&replies) {
-            self.learn(shard, reply.clone());
+        for (shard, reply) in shards.iter().zip(replies) {
+            self.learn(*shard, reply);
         }
-        Ok(replies.into_iter().map(|(epoch, _)| epoch).collect())
+        Ok(())
     }
 }

@@ -63,6 +63,16 @@ pub(crate) fn refusal(error: &redis::RedisError) -> Option<&'static str> {
     if error.code() == Some("NOPERM") {
         return Some("its user lacks a right: allow it all commands on our keys and channels");
     }
+    if error.code() == Some("MOVED") {
+        return Some("it is a Redis Cluster: set redis.cluster = true");
+    }
+    let detail = error.detail().unwrap_or_default();
+    if detail.contains("cluster support disabled") {
+        return Some("it is no Redis Cluster: leave redis.cluster out");
+    }
+    if detail.contains("unknown command") {
+        return Some("it is too old: Redis 7 or newer is needed");
+    }
     // The library shares its causes.
     let shared = std::error::Error::source(error)?.downcast_ref::<Shared>()?;
     let inner = shared.downcast_ref::<std::io::Error>()?.get_ref()?;
@@ -74,15 +84,28 @@ pub(crate) fn refusal(error: &redis::RedisError) -> Option<&'static str> {
 type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
 
 /// Whether the connection is of no more use after this error. A server that turned into a replica,
-/// or is still loading, is left in the hope that the next connection reaches a better one.
+/// or is still loading, or whose cluster is down, is left in the hope that the next connection reaches a better one.
 pub(crate) fn breaks_connection(error: &RedisError) -> bool {
     let wrong_server = matches!(
         error.kind(),
         ErrorKind::Server(
-            ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading
+            ServerErrorKind::ReadOnly
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::BusyLoading
+                | ServerErrorKind::ClusterDown
         )
     );
     wrong_server || error.is_io_error() || error.is_unrecoverable_error()
+}
+
+/// Whether somebody else of the cluster keeps what was asked for, or soon will.
+pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Server(
+            ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain
+        )
+    )
 }
 
 /// Whether a read failed because its stream or group is gone (`FLUSHALL`, `DEL`, a restart without
@@ -95,6 +118,8 @@ pub(crate) fn group_is_gone(error: &RedisError) -> bool {
 pub(crate) fn read_error_kind(error: &RedisError) -> &'static str {
     if group_is_gone(error) {
         "group_gone"
+    } else if is_elsewhere(error) {
+        "moved"
     } else if error.is_timeout() {
         "timeout"
     } else if breaks_connection(error) {

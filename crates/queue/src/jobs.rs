@@ -10,6 +10,7 @@ use protocol::TaskId;
 use tracing::Span;
 
 use crate::backoff::random_name;
+use crate::epochs::Reply;
 use crate::error::Error;
 use crate::keys::{GROUP, Keys, Lane};
 use crate::link::Link;
@@ -54,6 +55,7 @@ pub struct Standing {
 /// Where an entry is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
+    pub shard: u16,
     pub stream: Arc<str>,
     pub entry: String,
 }
@@ -143,7 +145,7 @@ impl Link {
             .arg(self.epochs.seen(shard))
             .arg(random_name());
         let started = Instant::now();
-        let result = self.script(&invocation).await;
+        let result = self.script(shard, &invocation).await;
         self.metrics
             .push_seconds
             .observe(started.elapsed().as_secs_f64());
@@ -160,18 +162,25 @@ impl Link {
         let shards = self.keys.shards().map(|shard| async move {
             let mut invocation = self.scripts.touch.key(self.keys.epoch(shard));
             invocation.arg(self.epochs.seen(shard)).arg(random_name());
-            let reply: (String, u64) = self.script(&invocation).await?;
+            let reply: Reply = self.script(shard, &invocation).await?;
             self.epochs.learn(shard, reply.clone());
             Ok(reply.0)
         });
-        futures::future::try_join_all(shards).await
+        let asked = futures::future::join_all(shards).await;
+        if asked.iter().all(Result::is_err) {
+            return asked.into_iter().collect();
+        }
+        // Of a shard that cannot be asked: what it had last.
+        let shards = self.keys.shards().zip(asked);
+        let epochs = shards.filter_map(|(shard, asked)| asked.ok().or(self.epochs.get(shard)));
+        Ok(epochs.collect())
     }
 
     /// Removes a finished hint if it is still `consumer`'s; best effort.
     pub(crate) async fn ack(&self, consumer: &str, entry: &Entry) {
         let mut invocation = self.scripts.ack.key(&*entry.stream);
         invocation.arg(GROUP).arg(consumer).arg(&entry.entry);
-        self.count_return("acked", self.script(&invocation).await);
+        self.count_return("acked", self.script(entry.shard, &invocation).await);
     }
 
     /// Puts a hint back for other workers if it is still `consumer`'s; best effort.
@@ -182,7 +191,10 @@ impl Link {
             .arg(consumer)
             .arg(&hint.entry.entry)
             .arg(hint.id.to_string());
-        self.count_return("handed_back", self.script(&invocation).await);
+        self.count_return(
+            "handed_back",
+            self.script(hint.entry.shard, &invocation).await,
+        );
     }
 
     fn count_return(&self, done: &str, result: Result<u64, Error>) {
@@ -203,7 +215,7 @@ impl Link {
         let shards = self.keys.shards().map(|shard| async move {
             let mut invocation = self.scripts.depth.key(self.keys.stream(shard, lane));
             invocation.arg(GROUP);
-            self.script::<u64>(&invocation).await
+            self.script::<u64>(shard, &invocation).await
         });
         Ok(futures::future::try_join_all(shards)
             .await?
@@ -217,14 +229,14 @@ impl Link {
         for shard in self.keys.shards() {
             let mut members = redis::cmd("ZRANGE");
             members.arg(self.keys.lanes(shard)).arg(0).arg(-1);
-            for stream in self.command::<Vec<String>>(&members).await? {
+            for stream in self.command::<Vec<String>>(shard, &members).await? {
                 let Some(lane) = Keys::lane(&stream) else {
                     continue;
                 };
                 let mut invocation = self.scripts.stream.key(stream);
                 invocation.arg(GROUP);
                 let (entries, pending, consumers): (u64, u64, u64) =
-                    self.script(&invocation).await?;
+                    self.script(shard, &invocation).await?;
                 let standing = all.entry(lane).or_default();
                 standing.entries += entries;
                 standing.pending += pending;
@@ -242,10 +254,10 @@ impl Link {
             let lanes = self.keys.lanes(shard);
             let mut members = redis::cmd("ZRANGE");
             members.arg(&lanes).arg(0).arg(-1);
-            for stream in self.command::<Vec<String>>(&members).await? {
+            for stream in self.command::<Vec<String>>(shard, &members).await? {
                 let mut invocation = self.scripts.reap.key(stream);
                 invocation.key(&lanes).arg(GROUP).arg(idle_ms);
-                let removed: u64 = self.script(&invocation).await?;
+                let removed: u64 = self.script(shard, &invocation).await?;
                 self.metrics.consumers_reaped.inc_by(removed);
                 reaped += removed;
             }

@@ -1,7 +1,7 @@
 //! Every key and channel name, and which shard a task belongs to.
 //!
 //! All keys of one shard share the hash tag `{prefix:sN}`, so that Redis Cluster keeps them on one
-//! node, where scripts may touch them together. Channels need no tag.
+//! node, where scripts may touch them together. In a cluster the channels of a shard have it, too.
 
 use std::sync::Arc;
 
@@ -24,13 +24,24 @@ pub struct Lane {
 pub(crate) struct Keys {
     prefix: Arc<str>,
     shards: u16,
+    /// Whether channels belong to shards; else one connection hears all of them, under the names
+    /// that every release gave them.
+    sharded: bool,
+}
+
+/// Where something is announced.
+pub(crate) struct Channel {
+    /// Whose server carries it.
+    pub shard: u16,
+    pub name: String,
 }
 
 impl Keys {
-    pub(crate) fn new(prefix: &str, shards: u16) -> Keys {
+    pub(crate) fn new(prefix: &str, shards: u16, sharded: bool) -> Keys {
         Keys {
             prefix: prefix.into(),
             shards,
+            sharded,
         }
     }
 
@@ -46,6 +57,10 @@ impl Keys {
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
             });
+        self.part(hash)
+    }
+
+    fn part(&self, hash: u64) -> u16 {
         // FNV mixes upwards: the low bits alone would depend on few bits of the id.
         let mixed = hash ^ (hash >> 32);
         u16::try_from(mixed % u64::from(self.shards)).expect("smaller than a u16 number of shards")
@@ -81,32 +96,42 @@ impl Keys {
     }
 
     /// Where changes and progress of a task are announced.
-    pub(crate) fn changes(&self, id: TaskId) -> String {
-        format!("{}:task:{id}", self.prefix)
+    pub(crate) fn changes(&self, id: TaskId) -> Channel {
+        self.channel(self.shard(id), format_args!("task:{id}"))
     }
 
     /// Where the worker of a task is told to look whether it should stop.
-    pub(crate) fn stops(&self, id: TaskId) -> String {
-        format!("{}:stop:{id}", self.prefix)
+    pub(crate) fn stops(&self, id: TaskId) -> Channel {
+        self.channel(self.shard(id), format_args!("stop:{id}"))
     }
 
     /// Where changes of a resource are announced. Of the URI only a hash, which keeps names short:
     /// where two have the same, somebody looks in vain.
-    pub(crate) fn resource(&self, uri: &str) -> String {
+    pub(crate) fn resource(&self, uri: &str) -> Channel {
         let hash = uri.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        format!("{}:resource:{hash:016x}", self.prefix)
+        self.channel(self.part(hash), format_args!("resource:{hash:016x}"))
     }
 
     /// Where it is announced that somebody listens to resources nobody listened to before.
-    pub(crate) fn wanted(&self) -> String {
-        format!("{}:wanted", self.prefix)
+    pub(crate) fn wanted(&self) -> Channel {
+        self.channel(0, format_args!("wanted"))
     }
 
-    /// Where a change of the tool catalogue is announced.
-    pub(crate) fn catalogue(&self) -> String {
-        format!("{}:catalogue", self.prefix)
+    /// Where a change of the tool catalogue is announced: the first shard's.
+    pub(crate) fn catalogue(&self, shard: u16) -> Channel {
+        self.channel(shard, format_args!("catalogue"))
+    }
+
+    fn channel(&self, shard: u16, what: std::fmt::Arguments<'_>) -> Channel {
+        let prefix = &self.prefix;
+        let name = if self.sharded {
+            format!("{{{prefix}:s{shard}}}:{what}")
+        } else {
+            format!("{prefix}:{what}")
+        };
+        Channel { shard, name }
     }
 }
 
@@ -116,7 +141,7 @@ mod tests {
 
     #[test]
     fn shards_are_even_and_stable() {
-        let keys = Keys::new("p", 4);
+        let keys = Keys::new("p", 4, false);
         let mut counts = [0; 4];
         for _ in 0..4000 {
             counts[usize::from(keys.shard(TaskId::new(1_764_000_000_000)))] += 1;
@@ -135,7 +160,7 @@ mod tests {
 
     #[test]
     fn keys_of_a_shard_share_the_hash_tag() {
-        let keys = Keys::new("p", 4);
+        let keys = Keys::new("p", 4, false);
         let lane = Lane {
             tool: "a:b{c}".to_owned(),
             version: 2,
@@ -145,5 +170,23 @@ mod tests {
         assert_eq!(Keys::lane("{p:s3}:epoch"), None);
         assert!(keys.epoch(3).starts_with("{p:s3}:"));
         assert!(keys.lanes(3).starts_with("{p:s3}:"));
+    }
+    #[test]
+    fn channels_belong_to_shards_in_a_cluster_and_keep_their_names_elsewhere() {
+        let id: TaskId = "01963d5c-7a10-7abc-8def-0123456789ab".parse().unwrap();
+        let (one, many) = (Keys::new("p", 4, false), Keys::new("p", 4, true));
+        assert_eq!(one.changes(id).name, format!("p:task:{id}"));
+        assert_eq!(one.stops(id).name, format!("p:stop:{id}"));
+        assert_eq!(one.wanted().name, "p:wanted");
+        assert_eq!(one.catalogue(0).name, "p:catalogue");
+        assert_eq!(many.changes(id).name, format!("{{p:s3}}:task:{id}"));
+        assert_eq!(many.changes(id).shard, 3);
+        assert_eq!(many.catalogue(2).name, "{p:s2}:catalogue");
+        let resource = many.resource("file:///a");
+        assert!(
+            resource
+                .name
+                .starts_with(&format!("{{p:s{}}}:resource:", resource.shard))
+        );
     }
 }

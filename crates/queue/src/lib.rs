@@ -23,14 +23,18 @@ mod consumer;
 mod epochs;
 pub mod error;
 mod hub;
+mod inspect;
 mod jobs;
 mod keys;
+mod line;
 mod link;
 mod metrics;
+mod node;
 mod reader;
 mod scripts;
 mod shard;
 mod subscriber;
+mod topology;
 mod wakeups;
 
 use std::sync::Arc;
@@ -46,19 +50,23 @@ pub use config::Config;
 pub use consumer::Consumer;
 pub use error::Error;
 pub use hub::{Event, Watch};
+pub use inspect::{Part, Server, Servers};
 pub use jobs::{Hint, Standing};
 pub use keys::Lane;
 
 use crate::hub::Hub;
+use crate::keys::Channel;
 use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::subscriber::Subscriber;
+use crate::topology::Scout;
 
 /// The queue, as one process sees it. Cheap to clone; the last clone closes the connections.
 #[derive(Clone)]
 pub struct Queue {
     link: Arc<Link>,
-    hub: Arc<Hub>,
+    /// One; or, in a cluster, one for each shard.
+    hubs: Arc<[Arc<Hub>]>,
     _tasks: Arc<Tasks>,
 }
 
@@ -76,28 +84,38 @@ impl Queue {
     /// [`Error::Config`] if a setting is wrong.
     pub fn new(config: Config, registry: &Registry) -> Result<Queue, Error> {
         let metrics = Metrics::prepared(registry);
-        let link = Arc::new(Link::new(config, metrics.clone())?);
-        let (hub, orders) = Hub::new(metrics);
         let shutdown = CancellationToken::new();
         let tracker = TaskTracker::new();
-        let keeper = Arc::clone(&link);
-        let keeping = shutdown.clone();
-        tracker.spawn(async move { keeper.keep(keeping).await });
-        let catalogue = link.keys.catalogue().into();
-        let subscriber = Subscriber {
-            link: Arc::clone(&link),
-            hub: Arc::clone(&hub),
-            orders,
-            catalogue,
-        };
-        tracker.spawn(subscriber.keep(shutdown.clone()));
+        let link = Arc::new(Link::new(config, metrics.clone(), &shutdown)?);
+        for node in link.nodes() {
+            let link = Arc::clone(&link);
+            tracker.spawn(async move { link.keep(&node).await });
+        }
+        let mut hubs = 1;
+        if link.config.cluster {
+            hubs = link.config.shards;
+            tracker.spawn(Scout::new(&link, &tracker, &shutdown).run());
+        }
+        let hubs = (0..hubs).map(|shard| {
+            let (hub, orders) = Hub::new(metrics.clone());
+            let subscriber = Subscriber {
+                link: Arc::clone(&link),
+                hub: Arc::clone(&hub),
+                orders,
+                shard,
+                anchor: link.keys.catalogue(shard).name.into(),
+            };
+            tracker.spawn(subscriber.keep(shutdown.clone()));
+            hub
+        });
+        let hubs = hubs.collect();
         let tasks = Tasks {
             _stop: shutdown.drop_guard(),
             _tracker: tracker,
         };
         Ok(Queue {
             link,
-            hub,
+            hubs,
             _tasks: Arc::new(tasks),
         })
     }
@@ -113,17 +131,19 @@ impl Queue {
     /// The epoch to stamp a row with that is about to be hinted; `None` when Redis is down, which
     /// leaves the row unhinted. From memory, at most `probe_interval` old.
     pub fn epoch(&self, id: TaskId) -> Option<String> {
-        if !self.link.is_up() {
+        let shard = self.link.keys.shard(id);
+        if !self.link.is_up(shard) {
             return None;
         }
-        self.link.epochs.get(self.link.keys.shard(id))
+        self.link.epochs.get(shard)
     }
 
     /// The current epochs of all shards, asked of Redis now and made where missing. A row with a
-    /// stamp that is not among them was hinted in a Redis that has lost its data.
+    /// stamp that is not among them was hinted in a Redis that has lost its data. Where some of a
+    /// cluster's servers are down, what their shards had last.
     ///
     /// # Errors
-    /// When Redis is down or refuses.
+    /// When Redis is down or refuses: in a cluster, for every shard.
     pub async fn epochs(&self) -> Result<Vec<String>, Error> {
         self.link.epochs().await
     }
@@ -158,13 +178,13 @@ impl Queue {
     /// this. When Redis is down it returns at once; then [`Event::Reconnected`] comes as soon as
     /// the subscription is in place.
     pub async fn watch(&self, id: TaskId) -> Watch {
-        self.link.watch(&self.hub, self.link.keys.changes(id)).await
+        self.watch_channel(self.link.keys.changes(id)).await
     }
 
     /// As [`watch`](Queue::watch), for a worker that wants to know of stop requests:
     /// [`Event::Changed`] means that one may be there.
     pub async fn watch_stop(&self, id: TaskId) -> Watch {
-        self.link.watch(&self.hub, self.link.keys.stops(id)).await
+        self.watch_channel(self.link.keys.stops(id)).await
     }
 
     /// Tells whoever listens to this resource that it has changed. Best effort.
@@ -174,8 +194,7 @@ impl Queue {
 
     /// As [`watch`](Queue::watch), for changes of a resource.
     pub async fn watch_resource(&self, uri: &str) -> Watch {
-        let channel = self.link.keys.resource(uri);
-        self.link.watch(&self.hub, channel).await
+        self.watch_channel(self.link.keys.resource(uri)).await
     }
 
     /// Tells workers that somebody listens to resources nobody listened to before. Best effort.
@@ -185,12 +204,18 @@ impl Queue {
 
     /// As [`watch`](Queue::watch), for what is listened to.
     pub async fn watch_wanted(&self) -> Watch {
-        self.link.watch(&self.hub, self.link.keys.wanted()).await
+        self.watch_channel(self.link.keys.wanted()).await
+    }
+
+    async fn watch_channel(&self, channel: Channel) -> Watch {
+        let hub = self.hubs.get(usize::from(channel.shard));
+        let hub = hub.unwrap_or(&self.hubs[0]);
+        self.link.watch(hub, channel.name).await
     }
 
     /// A count that moves when the tool catalogue may have changed, also after a break.
     pub fn catalogue_watch(&self) -> watch::Receiver<u64> {
-        self.hub.catalogue()
+        self.hubs[0].catalogue()
     }
 
     /// Whether hints flow, both ways. `false`: Redis is not reachable as far as known; look at the
@@ -207,7 +232,7 @@ impl Queue {
     /// Whether Redis may throw hints away when its memory runs short (`maxmemory-policy` other than
     /// `noeviction`), as far as known: asked at every connection and once a minute.
     pub fn may_evict(&self) -> bool {
-        self.link.metrics.eviction.get() != 0
+        self.link.may_evict()
     }
 
     /// Hints of a lane that wait for a worker, over all shards.
@@ -226,12 +251,12 @@ impl Queue {
         self.link.streams().await
     }
 
-    /// What the server says of itself (`INFO`), asked on a connection of its own; for operators.
+    /// What servers say of themselves, asked on connections of their own; for operators.
     ///
     /// # Errors
-    /// When Redis cannot be reached, or hides it.
-    pub async fn server_info(&self) -> Result<String, Error> {
-        self.link.server_info().await
+    /// When Redis cannot be reached, or hides it: of a cluster, when no server says who keeps what.
+    pub async fn servers(&self) -> Result<Servers, Error> {
+        self.link.servers().await
     }
 
     /// Removes consumers not heard of for `idle` that have nothing pending, and streams left

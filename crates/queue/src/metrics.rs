@@ -20,12 +20,16 @@ telemetry::metrics! {
         malformed: IntCounter = "mcp_tasks_queue_malformed_entries_total",
         /// Consumer groups made again after Redis lost them.
         groups_made: IntCounter = "mcp_tasks_queue_groups_made_total",
-        /// Failed reads of job streams, by kind: `group_gone`, `timeout`, `connection`, `refused`.
+        /// Failed reads of job streams, by kind: `group_gone`, `moved` (to another server of the cluster), `timeout`, `connection`, `refused`.
         read_errors: IntCounterVec = "mcp_tasks_queue_read_errors_total" ["kind"],
         /// Dead consumers removed.
         consumers_reaped: IntCounter = "mcp_tasks_queue_consumers_reaped_total",
-        /// 1 while this process's connection works, by use: `commands`, `subscriber`.
+        /// 1 while this process's connection works, by use: `commands`, `subscriber`. In a cluster: while those to all shards do.
         connected: IntGaugeVec = "mcp_tasks_queue_connected" ["link"],
+        /// Shards whose server takes commands, of as many as `redis.shards` says.
+        shards_up: IntGauge = "mcp_tasks_queue_shards_connected",
+        /// Answers of a Redis Cluster that somebody else keeps what was asked for, by kind: `moved`, and `ask`, `try_again` while it is on its way.
+        redirects: IntCounterVec = "mcp_tasks_queue_redirects_total" ["kind"],
         /// Reading connections that work, of as many as there are shards in a worker.
         readers: IntGauge = "mcp_tasks_queue_readers_connected",
         /// Connections made, by use: `commands`, `subscriber`, `reader`. More than one each is a disruption.
@@ -74,7 +78,7 @@ impl Metrics {
         for outcome in ["acked", "handed_back", "not_ours", "failed"] {
             metrics.returns.with_label_values(&[outcome]);
         }
-        for kind in ["group_gone", "timeout", "connection", "refused"] {
+        for kind in ["group_gone", "moved", "timeout", "connection", "refused"] {
             metrics.read_errors.with_label_values(&[kind]);
         }
         for link in ["commands", "subscriber"] {
@@ -82,6 +86,9 @@ impl Metrics {
             metrics.connects.with_label_values(&[link]);
         }
         metrics.connects.with_label_values(&["reader"]);
+        for kind in ["moved", "ask", "try_again"] {
+            metrics.redirects.with_label_values(&[kind]);
+        }
         for kind in ["changed", "progress"] {
             metrics.received.with_label_values(&[kind]);
         }

@@ -14,9 +14,11 @@ use redis::{RedisResult, Script};
 use crate::error::group_is_gone;
 use crate::keys::{GROUP, Lane};
 use crate::link::{Link, within};
+use crate::node::Node;
 
 /// The streams of one shard that a consumer reads, with their lanes.
 pub(crate) struct Streams {
+    pub shard: u16,
     pub keys: Vec<Arc<str>>,
     pub lanes: Vec<Lane>,
     lanes_key: String,
@@ -25,6 +27,7 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn new(link: &Link, shard: u16, lanes: &[Lane]) -> Streams {
         Streams {
+            shard,
             keys: lanes
                 .iter()
                 .map(|lane| link.keys.stream(shard, lane).into())
@@ -39,7 +42,14 @@ impl Streams {
 pub(crate) struct Connection {
     redis: MultiplexedConnection,
     /// For `CLIENT UNBLOCK`.
-    pub client_id: u64,
+    pub client: Client,
+}
+
+/// A connection, as its server knows it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub id: u64,
+    pub node: Arc<Node>,
 }
 
 /// What an operation needs to know.
@@ -107,7 +117,10 @@ impl Reading {
     }
 
     async fn connect_and_recover(&self) -> RedisResult<(Connection, Vec<Raw>)> {
-        let mut redis = self.link.connect().await?;
+        let node = self.link.node(self.streams.shard).ok_or_else(|| {
+            redis::RedisError::from(std::io::Error::from(std::io::ErrorKind::NotConnected))
+        })?;
+        let mut redis = self.link.connect(node.at.as_ref()).await?;
         self.link
             .metrics
             .connects
@@ -115,14 +128,15 @@ impl Reading {
             .inc();
         let mut asking = redis::cmd("CLIENT");
         asking.arg("ID");
-        let client_id = self.brief(asking.query_async(&mut redis)).await?;
+        let id = self.brief(asking.query_async(&mut redis)).await?;
         let mut found = Vec::new();
         if !self.streams.keys.is_empty() {
             let mut recover = self.prepare(&self.link.scripts.recover);
             recover.arg(GROUP).arg(&*self.consumer);
             found = self.brief(self.run(&recover, &mut redis)).await?;
         }
-        Ok((Connection { redis, client_id }, found))
+        let client = Client { id, node };
+        Ok((Connection { redis, client }, found))
     }
 
     /// Takes up to `max` hints without waiting, looking at stream number `first` first.

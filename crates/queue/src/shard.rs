@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 
 use crate::backoff::Backoff;
 use crate::jobs::Held;
-use crate::reader::{Connection, Done, Operation, Reading, Streams};
+use crate::reader::{Client, Connection, Done, Operation, Reading, Streams};
 
 /// A shard of a consumer.
 pub(crate) struct Shard {
@@ -43,7 +43,7 @@ enum State {
 struct Busy {
     operation: Operation,
     /// The connection to unblock, if it waits.
-    client_id: Option<u64>,
+    client: Option<Client>,
     /// What is being read: the lanes may change meanwhile.
     streams: Arc<Streams>,
     done: BoxFuture<'static, Done>,
@@ -98,9 +98,9 @@ impl Shard {
     }
 
     /// The connection that waits, for `CLIENT UNBLOCK`.
-    pub(crate) fn waits_as(&self) -> Option<u64> {
+    pub(crate) fn waits_as(&self) -> Option<Client> {
         match &self.state {
-            State::Busy(busy) => busy.client_id,
+            State::Busy(busy) => busy.client.clone(),
             State::Down { .. } | State::Idle { .. } => None,
         }
     }
@@ -140,14 +140,14 @@ impl Shard {
         let now = Instant::now();
         let streams = Arc::clone(&reading.streams);
         let before = std::mem::replace(&mut self.state, State::Down { retry_at: now });
-        let (client_id, done): (_, BoxFuture<'static, Done>) = match (operation, before) {
+        let (client, done): (_, BoxFuture<'static, Done>) = match (operation, before) {
             (Operation::Take, State::Idle { connection, .. }) => {
                 let first = self.turn % streams.keys.len().max(1);
                 (None, Box::pin(reading.take(connection, max, first)))
             }
             (Operation::Wait, State::Idle { connection, .. }) => {
-                let client_id = Some(connection.client_id);
-                (client_id, Box::pin(reading.wait(connection)))
+                let client = Some(connection.client.clone());
+                (client, Box::pin(reading.wait(connection)))
             }
             (Operation::Reclaim, State::Idle { connection, .. }) => {
                 self.reclaim_at = now + reading.link.config.reclaim_interval;
@@ -158,7 +158,7 @@ impl Shard {
         };
         self.state = State::Busy(Busy {
             operation,
-            client_id,
+            client,
             streams,
             done,
         });

@@ -1,4 +1,5 @@
-//! The task that keeps this process's subscriptions on one connection.
+//! The task that keeps subscriptions on one connection: all of this process, or those of one shard
+//! of a cluster.
 //!
 //! A new connection first subscribes to everything registered, then tells every watcher that
 //! messages may have been lost. Orders that come while one is under way are sent together in one
@@ -7,17 +8,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use redis::RedisResult;
-use redis::aio::{PubSubSink, PubSubStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::error::refusal;
+use crate::error::{is_elsewhere, refusal};
 use crate::hub::{Hub, Order};
-use crate::link::{Link, Part, within};
+use crate::line::{self, Sink, Source};
+use crate::link::{Link, within};
 
 /// Orders carried out at once, and channels in one command.
 const BATCH: usize = 256;
@@ -29,7 +29,10 @@ pub(crate) struct Subscriber {
     pub link: Arc<Link>,
     pub hub: Arc<Hub>,
     pub orders: UnboundedReceiver<Order>,
-    pub catalogue: Arc<str>,
+    /// Whose channels these are; without a cluster, all are the first's.
+    pub shard: u16,
+    /// Where the catalogue's changes are announced; always subscribed.
+    pub anchor: Arc<str>,
 }
 
 impl Subscriber {
@@ -41,7 +44,10 @@ impl Subscriber {
                 error = self.connect_and_serve(&mut backoff) => error,
             };
             self.hub.lost();
-            self.link.mark(Part::Subscriber, false);
+            let moved = self.link.config.cluster && is_elsewhere(&error);
+            let refused = if moved { None } else { refusal(&error) };
+            self.link.tell_subscriber(self.shard.into(), false, refused);
+            self.link.look_around();
             tracing::debug!(error = %error, "lost the subscriptions");
             tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -53,40 +59,33 @@ impl Subscriber {
     /// Returns when the connection no longer works.
     async fn connect_and_serve(&mut self, backoff: &mut Backoff) -> redis::RedisError {
         match self.connect().await {
-            Ok((sink, stream)) => {
+            Ok((sink, source)) => {
                 backoff.worked();
                 self.link
                     .metrics
                     .connects
                     .with_label_values(&["subscriber"])
                     .inc();
-                self.link.set_refused(Part::Subscriber, None);
-                self.link.mark(Part::Subscriber, true);
-                self.serve(sink, stream).await
+                self.link.tell_subscriber(self.shard.into(), true, None);
+                self.serve(sink, source).await
             }
-            Err(error) => {
-                self.link.set_refused(Part::Subscriber, refusal(&error));
-                error
-            }
+            Err(error) => error,
         }
     }
 
-    async fn connect(&mut self) -> RedisResult<(PubSubSink, PubSubStream)> {
-        let client = self.link.client()?;
-        let connecting = client.get_async_pubsub();
-        let pubsub = within(self.link.config.connect_timeout, connecting).await?;
-        let (mut sink, stream) = pubsub.split();
+    async fn connect(&mut self) -> RedisResult<(Sink, Source)> {
+        let (mut sink, source) = line::open(&self.link, self.shard, &self.anchor).await?;
         let channels = self.hub.begin(&mut self.orders);
         let limit = self.link.config.command_timeout;
-        within(limit, sink.subscribe(&*self.catalogue)).await?;
+        within(limit, sink.subscribe(&[&*self.anchor])).await?;
         for some in channels.chunks(BATCH) {
-            within(limit, sink.subscribe(names(some))).await?;
+            within(limit, sink.subscribe(&names(some))).await?;
         }
         self.hub.resumed(&channels);
-        Ok((sink, stream))
+        Ok((sink, source))
     }
 
-    async fn serve(&mut self, sink: PubSubSink, mut stream: PubSubStream) -> redis::RedisError {
+    async fn serve(&mut self, sink: Sink, mut source: Source) -> redis::RedisError {
         let mut under_way: Option<BoxFuture<'static, RedisResult<Vec<Order>>>> = None;
         let mut orders = Vec::with_capacity(BATCH);
         let mut ping = tokio::time::interval(PING_INTERVAL);
@@ -94,7 +93,7 @@ impl Subscriber {
         loop {
             let idle = under_way.is_none();
             tokio::select! {
-                message = stream.next() => match message {
+                message = source.next() => match message {
                     Some(message) => self.deliver(&message),
                     None => return closed(),
                 },
@@ -112,8 +111,9 @@ impl Subscriber {
                 _ = ping.tick(), if idle => {
                     let mut sink = sink.clone();
                     let limit = self.link.config.command_timeout;
+                    let anchor = Arc::clone(&self.anchor);
                     under_way = Some(Box::pin(async move {
-                        within(limit, sink.ping::<redis::Value>()).await?;
+                        within(limit, sink.ping(&anchor)).await?;
                         Ok(Vec::new())
                     }));
                 }
@@ -124,7 +124,7 @@ impl Subscriber {
     /// Carries out orders as given, neighbours of one kind in one command.
     fn carry_out(
         &self,
-        mut sink: PubSubSink,
+        mut sink: Sink,
         orders: Vec<Order>,
     ) -> impl Future<Output = RedisResult<Vec<Order>>> + 'static {
         let limit = self.link.config.command_timeout;
@@ -132,9 +132,9 @@ impl Subscriber {
             for run in orders.chunk_by(|a, b| a.subscribes() == b.subscribes()) {
                 let channels: Vec<&str> = run.iter().map(Order::channel).collect();
                 if run[0].subscribes() {
-                    within(limit, sink.subscribe(channels)).await?;
+                    within(limit, sink.subscribe(&channels)).await?;
                 } else {
-                    within(limit, sink.unsubscribe(channels)).await?;
+                    within(limit, sink.unsubscribe(&channels)).await?;
                 }
             }
             Ok(orders)
@@ -156,7 +156,7 @@ impl Subscriber {
 
     fn deliver(&self, message: &redis::Msg) {
         let channel = message.get_channel_name();
-        if channel == &*self.catalogue {
+        if channel == &*self.anchor {
             self.hub.catalogue_changed();
         } else {
             self.hub.deliver(channel, message.get_payload_bytes());

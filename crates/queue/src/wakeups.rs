@@ -10,16 +10,17 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::hub::{CHANGED, Hub, PROGRESS, Watch};
+use crate::keys::Channel;
 use crate::link::Link;
 
 impl Link {
     pub(crate) async fn wake(&self, id: TaskId) {
-        self.publish("changed", &self.keys.changes(id), &[CHANGED])
+        self.publish("changed", self.keys.changes(id), &[CHANGED])
             .await;
     }
 
     pub(crate) async fn stop(&self, id: TaskId) {
-        self.publish("stop", &self.keys.stops(id), &[CHANGED]).await;
+        self.publish("stop", self.keys.stops(id), &[CHANGED]).await;
     }
 
     pub(crate) async fn progress(&self, id: TaskId, json: &[u8]) {
@@ -31,29 +32,34 @@ impl Link {
             return;
         }
         let message = [&[PROGRESS], json].concat();
-        self.publish("progress", &self.keys.changes(id), &message)
+        self.publish("progress", self.keys.changes(id), &message)
             .await;
     }
 
     pub(crate) async fn catalogue_changed(&self) {
-        self.publish("catalogue", &self.keys.catalogue(), &[CHANGED])
+        self.publish("catalogue", self.keys.catalogue(0), &[CHANGED])
             .await;
     }
 
     pub(crate) async fn resource_updated(&self, uri: &str) {
-        self.publish("resource", &self.keys.resource(uri), &[CHANGED])
+        self.publish("resource", self.keys.resource(uri), &[CHANGED])
             .await;
     }
 
     pub(crate) async fn wanted_changed(&self) {
-        self.publish("wanted", &self.keys.wanted(), &[CHANGED])
-            .await;
+        self.publish("wanted", self.keys.wanted(), &[CHANGED]).await;
     }
 
-    async fn publish(&self, kind: &str, channel: &str, message: &[u8]) {
-        let mut command = redis::cmd("PUBLISH");
-        command.arg(channel).arg(message);
-        let result = self.command::<u64>(&command).await;
+    async fn publish(&self, kind: &str, channel: Channel, message: &[u8]) {
+        // To all servers of a cluster, a plain one would go.
+        let publish = if self.config.cluster {
+            "SPUBLISH"
+        } else {
+            "PUBLISH"
+        };
+        let mut command = redis::cmd(publish);
+        command.arg(&channel.name).arg(message);
+        let result = self.command::<u64>(channel.shard, &command).await;
         let outcome = result.as_ref().map_or_else(Error::label, |_| "ok");
         self.metrics
             .published

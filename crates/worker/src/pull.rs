@@ -45,6 +45,7 @@ impl Puller {
         self.prepare_metrics();
         let mut consumer = self.parts.queue.consumer(self.lanes());
         let connected = self.parts.queue.connected();
+        let mut looked = Instant::now();
         let mut jobs = JoinSet::new();
         let (done, mut finished) = tokio::sync::mpsc::unbounded_channel::<Returned>();
         while !shutdown.is_cancelled() {
@@ -84,6 +85,11 @@ impl Puller {
                                 crowded,
                             };
                             jobs.spawn(self.job(wanted, Some((hint, done.clone())), place));
+                        }
+                        // Some of a cluster's servers are away: what they would hint waits there.
+                        if !*connected.borrow() && looked.elapsed() >= FALLBACK_PAUSE {
+                            looked = Instant::now();
+                            self.pull_from_postgres(&slots, &mut jobs).await;
                         }
                     },
                     Err(_) => {

@@ -26,6 +26,10 @@ async fn requeue(parts: &Parts, epochs: &[String]) -> Swept {
     let mut hinted = Vec::with_capacity(unhinted.len());
     for job in unhinted {
         let epoch = parts.queue.epoch(job.id);
+        if epoch.is_none() {
+            // Its server is down: those of others shall not wait for that.
+            continue;
+        }
         let lane = Lane {
             tool: job.tool.clone(),
             version: job.version,

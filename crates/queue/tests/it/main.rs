@@ -8,6 +8,7 @@
 // Under the name it has in the rest of the workspace.
 extern crate mcp_tasks_queue as queue;
 
+mod cluster;
 mod jobs;
 mod outages;
 mod support;
