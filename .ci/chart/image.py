@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.parse
 
 import compose
 import deploy
@@ -114,6 +115,15 @@ def probe(image):
     return [f"image: a static program in it: {ran.stdout}{ran.stderr}"] if ran.returncode else []
 
 
+def users(stage):
+    """Users of Postgres for a database of the image's own, made by what the page on installation says. They are the
+    whole server's, so that nobody else may be making the same ones meanwhile."""
+    page = (rendering.ROOT / "docs/install-kubernetes.md").read_text()
+    [statements] = [block for block in re.findall(r"```sql\n(.*?)```", page, re.S) if "CREATE DATABASE" in block]
+    for statement in statements.replace("DATABASE mcp_tasks", "DATABASE image").replace("…", "word").split(";\n"):
+        rehearsal.psql(stage, "-c", statement)
+
+
 def check(stage):
     """(problems, what was done)."""
     if os.geteuid() != 0:
@@ -125,18 +135,20 @@ def check(stage):
     version = image.run([image.program, "--version"], {}).stdout.split()
     if version[:1] != ["mcp-tasks"]:
         problems.append(f"image: --version: {version}")
-    # A database of its own, which only the image migrates.
-    subprocess.run(["psql", stage.postgres, "-qc", "CREATE DATABASE image"], check=True, capture_output=True)
-    common = {"MCP_TASKS__POSTGRES__URL": re.sub(r"/[^/?]+(\?|$)", r"/image\1", stage.postgres),
-              "MCP_TASKS__REDIS__URL": f"{stage.redis.rstrip('/')}/9"}
-    migrated = image.run([image.program, "migrate"], common)
+    # A database of its own, which only the image migrates, and whose users the page makes.
+    def environment(user):
+        there = urllib.parse.urlsplit(stage.postgres)
+        url = there._replace(netloc=f"{user}:word@{there.netloc.rpartition('@')[2]}", path="/image").geturl()
+        return {"MCP_TASKS__POSTGRES__URL": url, "MCP_TASKS__REDIS__URL": f"{stage.redis.rstrip('/')}/9"}
+
+    migrated = image.run([image.program, "migrate", "--roles"], environment("owner"))
     if migrated.returncode:
         return [*problems, f"image: migrate: {migrated.stdout}{migrated.stderr}"], ""
     port, processes, environments = stage.free_port(), {}, {}
     if image.default != ["gateway"]:
         problems.append(f"image: runs {image.default} by default, and was played as a gateway")
     for role in ("gateway", "worker", "cron"):
-        environments[role] = {**common, "MCP_TASKS__ADMIN__LISTEN": f"127.0.0.1:{stage.free_port()}", "MCP_TASKS__TOOLS__DEMO": "true",
+        environments[role] = {**environment(role), "MCP_TASKS__ADMIN__LISTEN": f"127.0.0.1:{stage.free_port()}", "MCP_TASKS__TOOLS__DEMO": "true",
                               "MCP_TASKS__GATEWAY__BIND": f"127.0.0.1:{port}"}
         processes[role] = image.start(role, [role], environments[role])
     for role, process in processes.items():
@@ -155,4 +167,4 @@ def check(stage):
         if ended := process.wait(60):
             problems.append(f"image: {role} ends with {ended}: {stage.tail(f'image-{role}')}")
     return problems, ("the image's processes did a task from a read-only root with nothing in it but the binary, "
-                      f"as {image.user} without privileges")
+                      f"as {image.user} without privileges, and with a user of Postgres each")

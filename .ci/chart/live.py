@@ -98,6 +98,7 @@ class Stack(threading.Thread):
         self.wait("the stack", described.exists, dev, "dev")
         stack = json.loads(described.read_text())
         self.postgres, self.redis = stack["postgres"]["url"], stack["redis"]["url"]
+        image.users(self)
         parts = (rehearsal.rehearse, testpod.check, compose.check, trial.check, image.check)
         with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
             others = [pool.submit(part, self) for part in parts]

@@ -36,8 +36,9 @@
 {{- $problems = append $problems "httpRoute.backendTLS: gateways do not encrypt: set gateway.tls.existingSecret" -}}
 {{- end -}}
 {{- end -}}
-{{- if regexMatch "^(redis-cluster|redis-sentinel|rediss-cluster)|,.*:[0-9]+" (toString .Values.redis.url) -}}
-{{- $problems = append $problems "redis.url: Redis Cluster and Sentinel are not supported: name one address that leads to the primary" -}}
+{{- $hosts := toString .Values.redis.url | regexFind "://[^/?]*" | regexFind "[^@]*$" -}}
+{{- if and (contains "," $hosts) (not (dig "redis" "cluster" false .Values.config)) -}}
+{{- $problems = append $problems "redis.url: only a Redis Cluster has several addresses: set config.redis.cluster to true; without one, name one address that leads to the primary (Sentinel is not supported)" -}}
 {{- end -}}
 
 {{- if and .Values.redis.url (or .Values.redis.ca.existingSecret .Values.redis.ca.existingConfigMap) (not (hasPrefix "rediss://" .Values.redis.url)) -}}
