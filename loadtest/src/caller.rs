@@ -33,6 +33,8 @@ pub struct Shared {
     pub figures: Arc<Figures>,
     /// All acknowledged tasks.
     pub board: Board,
+    /// Bearer tokens of principals; whoever has none is known by its name.
+    pub tokens: BTreeMap<String, String>,
 }
 
 /// A client. Clones are the same client.
@@ -88,7 +90,11 @@ impl Caller {
     /// A client of this name with connections of its own.
     #[must_use]
     pub fn new(name: &str, principal: &str, shared: Arc<Shared>) -> Caller {
-        let client = Client::new("").bearer(principal).timeout(PATIENCE);
+        let token = shared
+            .tokens
+            .get(principal)
+            .map_or(principal, String::as_str);
+        let client = Client::new("").bearer(token).timeout(PATIENCE);
         let at = shared.gateways.iter().map(|url| client.at(url)).collect();
         Caller {
             name: name.to_owned(),

@@ -97,6 +97,7 @@ pub async fn run(options: &Options) -> Result<Outcome> {
         recorder: recorder.clone(),
         figures: Arc::clone(&figures),
         board: Board::default(),
+        tokens: std::collections::BTreeMap::new(),
     });
     attack(options, &stack, &shared).await;
     settle::settle(&shared, options.seed).await;

@@ -189,6 +189,18 @@ impl Stack {
             .collect()
     }
 
+    /// Names and process ids of our processes, without those that a break has in hand.
+    #[must_use]
+    pub fn pids(&self) -> Vec<(String, u32)> {
+        let nodes = self
+            .units
+            .iter()
+            .filter_map(|unit| unit.node.try_lock().ok());
+        nodes
+            .filter_map(|node| Some((node.name().to_owned(), node.pid()?)))
+            .collect()
+    }
+
     /// Waits until every gateway lists these tools.
     ///
     /// # Errors

@@ -79,6 +79,7 @@ break = [
     let dir = tempfile::tempdir().expect("a folder");
     let outcome = load::run(&load::Options {
         binary: env!("CARGO_BIN_EXE_mcp-tasks").into(),
+        outside: None,
         scenario,
         numbers: schedule::Numbers {
             gateways: 2,

@@ -162,10 +162,9 @@ impl Told {
         };
         let _ = writeln!(
             body,
-            "<h1>Load run: {word}</h1>\n<p>{} · {} operations a second for {} s · {} tasks \
-             acknowledged</p>",
+            "<h1>Load run: {word}</h1>\n<p>{} · {} for {} s · {} tasks acknowledged</p>",
             escape(&self.machine),
-            self.scenario.rate,
+            self.scenario.pace(),
             self.scenario.duration.as_secs(),
             self.tasks
         );

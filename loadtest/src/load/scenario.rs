@@ -17,8 +17,13 @@ pub struct Scenario {
     /// The first part of it, which no figure counts.
     #[serde(with = "humantime_serde", default)]
     pub warmup: Duration,
-    /// Operations begun each second.
-    pub rate: f64,
+    /// Operations begun each second, whatever became of earlier ones (an open loop).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Instead of it: so many clients, each of which begins an operation when its last one is over (a
+    /// closed loop).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<usize>,
     /// On behalf of so many principals.
     #[serde(default = "one")]
     pub principals: u64,
@@ -50,6 +55,7 @@ pub enum Kind {
     /// A task whose end is heard on a listen.
     Listen,
     /// One read of an earlier task.
+    #[serde(alias = "poll")]
     Read,
 }
 
@@ -84,7 +90,7 @@ pub struct Break {
     /// When, from the start of the run.
     #[serde(with = "humantime_serde")]
     pub at: Duration,
-    /// `gateway-N`, `worker-N`, `cron-N`, `postgres` or `redis`.
+    /// `gateway-N`, `worker-N`, `cron-N`, `postgres` or `redis`; of a system on Kubernetes `pods:LABEL`.
     pub target: String,
     /// How it breaks: `killed` (SIGKILL, the default), `drained` (SIGTERM) or `frozen` (SIGSTOP).
     #[serde(default)]
@@ -135,11 +141,21 @@ impl Scenario {
     /// # Errors
     /// With what is wrong.
     pub fn check(&self) -> std::result::Result<(), String> {
-        if !(self.rate > 0.0 && self.rate <= 100_000.0) {
-            return Err(format!(
-                "rate: {} is not above 0 and at most 100000",
-                self.rate
-            ));
+        match (self.rate, self.clients) {
+            (Some(rate), None) if rate > 0.0 && rate <= 100_000.0 => {}
+            (None, Some(1..=100_000)) => {}
+            (Some(rate), None) => {
+                return Err(format!("rate: {rate} is not above 0 and at most 100000"));
+            }
+            (None, Some(clients)) => {
+                return Err(format!("clients: {clients} is not from 1 to 100000"));
+            }
+            (None, None) => return Err("rate: that or clients is needed".to_owned()),
+            (Some(_), Some(_)) => {
+                return Err(
+                    "rate: not beside clients: either a rate or a number of clients".to_owned(),
+                );
+            }
         }
         if self.warmup >= self.duration {
             return Err("warmup: it must be shorter than duration".to_owned());
@@ -156,6 +172,15 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// How much it asks for, for people.
+    #[must_use]
+    pub fn pace(&self) -> String {
+        match (self.rate, self.clients) {
+            (Some(rate), _) => format!("{rate} operations a second"),
+            (None, clients) => format!("{} clients without a pause", clients.unwrap_or_default()),
+        }
     }
 
     /// The mix as weights.
@@ -200,8 +225,19 @@ mod tests {
     #[test]
     fn mistakes_are_told() {
         assert!(Scenario::parse(LEAST).is_ok());
+        let closed = LEAST
+            .replace("rate = 1.0", "clients = 5")
+            .replace("task", "poll");
+        let closed = Scenario::parse(&closed).unwrap();
+        assert_eq!(closed.pace(), "5 clients without a pause");
         for (wrong, told) in [
             (LEAST.replace("rate = 1.0", "rate = 0.0"), "rate"),
+            (LEAST.replace("rate = 1.0", ""), "clients"),
+            (LEAST.replace("rate = 1.0", "clients = 0"), "clients"),
+            (
+                LEAST.replace("rate = 1.0", "rate = 1.0\nclients = 5"),
+                "either",
+            ),
             (LEAST.replace("task = 1", "task = 0"), "mix"),
             (LEAST.replace("task", "tusk"), "tusk"),
             (

@@ -105,6 +105,25 @@ impl Series {
         self.with(|kept| kept.seconds.clone())
     }
 
+    /// The last whole seconds, of all requests together.
+    #[must_use]
+    pub fn latest(&self, seconds: usize) -> Vec<Second> {
+        let now = usize::try_from(self.start.elapsed().as_secs()).unwrap_or(usize::MAX);
+        let from = now.saturating_sub(seconds);
+        self.with(|kept| {
+            let requests = kept.seconds.iter();
+            let requests = requests.filter(|(kind, _)| !["life", "heard"].contains(*kind));
+            let latest = requests.flat_map(|(_, all)| all.iter().take(now).skip(from));
+            latest.cloned().collect()
+        })
+    }
+
+    /// How many errors there were.
+    #[must_use]
+    pub fn fault_count(&self) -> usize {
+        self.with(|kept| kept.faults.len())
+    }
+
     /// Operations begun, by kind.
     #[must_use]
     pub fn operations(&self) -> BTreeMap<&'static str, u64> {

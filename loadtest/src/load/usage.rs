@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::stack::Stack;
-
 /// Clock ticks a second in `/proc/PID/stat`: the same on every Linux that we run on (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
@@ -27,21 +25,14 @@ pub struct Look {
 pub struct Usage(Mutex<BTreeMap<String, Vec<Look>>>);
 
 impl Usage {
-    /// Looks once a second until dropped.
-    pub async fn watch(&self, stack: &Stack, start: Instant) {
+    /// Looks at these processes once a second until dropped.
+    pub async fn watch(&self, processes: impl Fn() -> Vec<(String, u32)>, start: Instant) {
         let mut ticks: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             second.tick().await;
-            for unit in &stack.units {
-                // One that a break has in hand is not looked at.
-                let Ok(node) = unit.node.try_lock() else {
-                    continue;
-                };
-                let Some((pid, name)) = node.pid().map(|pid| (pid, node.name().to_owned())) else {
-                    continue;
-                };
+            for (name, pid) in processes() {
                 let at = start.elapsed().as_secs_f64();
                 let Some((memory, spent)) = read(pid) else {
                     continue;

@@ -144,6 +144,7 @@ fn group(
         recorder: recorder.map_err(Error::io("begin a history"))?,
         figures: Arc::new(Figures::default()),
         board: Board::default(),
+        tokens: std::collections::BTreeMap::new(),
     });
     Ok(Group {
         name,

@@ -1,0 +1,163 @@
+//! What many connections, half bodies, unread answers and open streams take of a gateway's memory, and
+//! how long others wait meanwhile.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use harness::Result;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::latency::{Seen, quiet};
+use super::target::Target;
+
+/// How long a flood is held.
+const HELD: Duration = Duration::from_secs(5);
+/// What a peer sends that never reads takes no longer to write.
+const WRITING: Duration = Duration::from_secs(10);
+
+/// A flood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Connections that say nothing.
+    Idle,
+    /// Requests whose body ends half way.
+    Bodies,
+    /// Requests one behind the other, none of whose answers is read.
+    Unread,
+    /// Streams of HTTP/2, each with a head and no body.
+    Streams,
+}
+
+impl Kind {
+    /// All of them, with how many connections each takes.
+    pub const ALL: [(Kind, usize); 4] = [
+        (Kind::Idle, 9_900),
+        (Kind::Bodies, 2_000),
+        (Kind::Unread, 500),
+        (Kind::Streams, 200),
+    ];
+}
+
+/// What was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Taken {
+    /// Resident bytes before.
+    pub before: u64,
+    /// The most while it lasted.
+    pub most: u64,
+    /// Of the quiet one meanwhile.
+    pub seen: Seen,
+}
+
+/// Floods and holds it.
+///
+/// # Errors
+/// If the quiet one is not answered.
+pub async fn flood(target: &Target, kind: Kind, connections: usize) -> Result<Taken> {
+    let address = target.address()?;
+    let before = target.resident();
+    let bytes = bytes(target, kind);
+    let flooding = async {
+        let mut open = Vec::new();
+        for some in (0..connections).collect::<Vec<_>>().chunks(100) {
+            let opening = some.iter().map(|n| begin(address, *n, &bytes));
+            open.extend(
+                futures::future::join_all(opening)
+                    .await
+                    .into_iter()
+                    .flatten(),
+            );
+        }
+        tokio::time::sleep(HELD).await;
+        open
+    };
+    let most = AtomicU64::new(before);
+    let watched = async {
+        loop {
+            most.fetch_max(target.resident(), Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let all = async {
+        let (open, seen) = tokio::join!(flooding, quiet(target, HELD * 2));
+        drop(open);
+        seen
+    };
+    let seen = tokio::select! {
+        seen = all => seen?,
+        () = watched => unreachable!("it watches for ever"),
+    };
+    Ok(Taken {
+        before,
+        most: most.load(Ordering::Relaxed),
+        seen,
+    })
+}
+
+/// One connection of the flood; it stays open. From several addresses, since one may not have so many.
+async fn begin(to: SocketAddr, n: usize, bytes: &[u8]) -> Option<TcpStream> {
+    let socket = TcpSocket::new_v4().ok()?;
+    let from = Ipv4Addr::new(127, 0, 1, u8::try_from(1 + n % 5).ok()?);
+    socket.bind(SocketAddr::from((from, 0))).ok()?;
+    let mut stream = socket.connect(to).await.ok()?;
+    let writing = stream.write_all(bytes);
+    // A peer that stops reading is part of it, and so is one that has enough of this.
+    drop(tokio::time::timeout(WRITING, writing).await);
+    Some(stream)
+}
+
+fn bytes(target: &Target, kind: Kind) -> Vec<u8> {
+    const BODY: usize = 4 * 1024 * 1024;
+    match kind {
+        Kind::Idle => Vec::new(),
+        Kind::Bodies => {
+            let request = target.wire("mallory").get("x");
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let head = text.split("\r\n\r\n").next().unwrap_or_default();
+            let head = head.split("Content-Length").next().unwrap_or_default();
+            let mut bytes = format!("{head}Content-Length: {BODY}\r\n\r\n").into_bytes();
+            bytes.resize(bytes.len() + BODY / 2, b' ');
+            bytes
+        }
+        Kind::Unread => target.wire("mallory").get("x").repeat(1_000),
+        Kind::Streams => streams(),
+    }
+}
+
+/// 250 requests of HTTP/2 whose bodies never come.
+fn streams() -> Vec<u8> {
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
+        let mut frame = length[1..].to_vec();
+        frame.extend([kind, flags]);
+        frame.extend(stream.to_be_bytes());
+        frame.extend(payload);
+        frame
+    };
+    // `POST http://127.0.0.1/mcp` in HPACK, without Huffman coding.
+    let mut head = vec![0x83, 0x86];
+    for (index, text) in [(0x04, "/mcp"), (0x01, "127.0.0.1")] {
+        head.push(index);
+        head.push(u8::try_from(text.len()).unwrap_or(0));
+        head.extend(text.bytes());
+    }
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("authorization", "Bearer mallory"),
+    ] {
+        head.push(0);
+        for text in [name, value] {
+            head.push(u8::try_from(text.len()).unwrap_or(0));
+            head.extend(text.bytes());
+        }
+    }
+    let mut all = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    all.extend(frame(4, 0, 0, &[]));
+    for n in 0..250 {
+        all.extend(frame(1, 4, 2 * n + 1, &head));
+        all.extend(frame(0, 0, 2 * n + 1, &[b' '; 200]));
+    }
+    all
+}

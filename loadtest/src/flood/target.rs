@@ -1,0 +1,80 @@
+//! The gateway that is flooded: a real process over servers of its own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use harness::cluster::{Cluster, Plan};
+use harness::config::Common;
+use harness::postgres::Postgres;
+use harness::redis::Redis;
+use harness::temp::Temp;
+use harness::{Error, Result};
+
+use crate::bench::processors::resident;
+use crate::bench::wire::Wire;
+use crate::stack;
+
+/// A gateway with the limits that it has by itself, but for what `settings` say (TOML).
+#[derive(Debug)]
+pub struct Target {
+    cluster: Cluster,
+    _postgres: Postgres,
+    _redis: Redis,
+}
+
+impl Target {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If a server is not installed, or the binary is not there.
+    pub async fn start(binary: &Path, settings: &str) -> Result<Target> {
+        let found = binary.canonicalize();
+        let binary = found.map_err(Error::io(format!("find {}", binary.display())))?;
+        let temp = Temp::new()?;
+        let postgres = Postgres::temporary().await?;
+        let redis = Redis::temporary().await?;
+        let url = postgres.create_database("flood").await?;
+        let common = Common {
+            postgres_url: url.clone(),
+            redis_url: redis.url(),
+            ..Common::default()
+        };
+        stack::migrate(&binary, temp.path(), &common).await?;
+        let plan = Plan::new(&binary, &url, &redis.url()).of(1, 0, 0);
+        let cluster = plan
+            .settings("[logs]\nlevel = \"warn\"")
+            .settings(settings)
+            .start()
+            .await?;
+        Ok(Target {
+            cluster,
+            _postgres: postgres,
+            _redis: redis,
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// If its URL has no address.
+    pub fn address(&self) -> Result<SocketAddr> {
+        let url = self.cluster.gateways[0].url();
+        let rest = url.trim_start_matches("http://");
+        let host = rest.split('/').next().unwrap_or_default();
+        host.parse()
+            .map_err(|_| Error::Other(format!("{url} has no address")))
+    }
+
+    /// Requests of a principal.
+    #[must_use]
+    pub fn wire(&self, name: &str) -> Wire {
+        Wire::new(&self.cluster.gateways[0].url(), name)
+    }
+
+    /// Bytes that it has in memory now.
+    #[must_use]
+    pub fn resident(&self) -> u64 {
+        let pid = self.cluster.gateways[0].pid();
+        pid.and_then(resident).unwrap_or(0)
+    }
+}
