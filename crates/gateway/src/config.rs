@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pace::Pacing;
-use crate::{auth, request_state, tls};
+use crate::peers;
+pub use crate::peers::AddressHeader;
+use crate::{auth, tls};
 
 /// Clients and proxies give up on an answer that takes longer.
 const PACE_MAX: Duration = Duration::from_secs(60);
@@ -30,9 +32,17 @@ pub struct Config {
     /// Values of `Host` that are served, as `mcp.example.com` or `mcp.example.com:8443`. Empty:
     /// any, but on loopback only our own address (against DNS rebinding).
     pub allowed_hosts: Vec<String>,
-    /// Keys for `requestState`, 32 bytes each in hex or base64, the same for all replicas. The
-    /// first seals, all open: to rotate, put a new one in front and drop the old one later.
-    /// Needed by tools that ask before a task exists.
+    /// Proxies in front of us, as addresses or networks like `10.0.0.0/8`: what they say of their
+    /// client's address is believed, nobody else's word. Empty: the address of a connection is the
+    /// client's.
+    pub trusted_proxies: Vec<String>,
+    /// Where they say it: `x-forwarded-for` or `forwarded` (RFC 7239). The other one is never read,
+    /// since a proxy may pass on what a client wrote there.
+    pub client_address_header: AddressHeader,
+    /// Keys for `requestState` and cursors of lists, 32 bytes each in hex or base64, the same for all
+    /// replicas. The first seals, all open: to rotate, first add the new one at the end everywhere,
+    /// then put it in front, then drop the old one (`docs/security.md`). Needed by tools that ask
+    /// before a task exists; without one lists come whole.
     pub request_state_keys: Vec<String>,
     /// How long a question that is asked before a task exists waits for the retried call.
     #[serde(with = "humantime_serde")]
@@ -135,14 +145,24 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Size of a tool call's arguments, in bytes, where the tool does not say.
     pub argument_bytes_max: usize,
+    /// Size of one answer to a question, in bytes.
+    pub answer_bytes_max: usize,
     /// Nesting of a request's JSON, in levels.
     pub depth_max: usize,
     /// Length of a JSON-RPC `id`, in bytes.
     pub id_bytes_max: usize,
     /// Size of a request's headers, in bytes; more is answered 431. At least 8192.
     pub header_bytes_max: usize,
-    /// Open connections; more wait to be accepted.
+    /// Open connections; more are answered 429 and closed.
     pub connections_max: usize,
+    /// Open connections of one address (of IPv6: of one network of 64 bits) that is no trusted proxy's;
+    /// more are answered 429 and closed. 0: any number.
+    pub connections_of_address_max: usize,
+    /// Tokens of one address that were refused, per second, at length. Beyond it only tokens are let in
+    /// that are known to be good; the others are answered 429. 0: any number.
+    pub refused_tokens_of_address_per_second: u32,
+    /// The same, at once after a rest.
+    pub refused_tokens_of_address_burst: u32,
     /// Requests that are being answered; more are answered 429.
     pub requests_max: usize,
     /// Tool calls held open for their result. Near it (and near `connections_max` and
@@ -156,6 +176,14 @@ pub struct Limits {
     pub requests_of_principal_per_second: u32,
     /// Requests that one principal may send at once after a rest.
     pub requests_of_principal_burst: u32,
+    /// Requests of one principal that are being answered, as of all in `requests_max`; more are
+    /// answered 429. Streams are not counted among them.
+    pub requests_of_principal_max: usize,
+    /// Bytes of request bodies and answers in memory, where one is longer than 16 KiB; who sends more
+    /// is answered 429. At least two of the largest bodies fit.
+    pub memory_bytes_max: usize,
+    /// The same, of one principal.
+    pub memory_bytes_of_principal_max: usize,
     /// Tasks of one principal that are not over, on all gateways; calls that would make more are
     /// answered 429. Kept about, not exactly, when many calls come at once. 0: any number.
     pub live_tasks_of_principal_max: usize,
@@ -179,6 +207,11 @@ pub struct Limits {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub body_read_timeout: Duration,
+    /// How long a client may take in nothing of what it is sent before its connection is closed; an
+    /// answer longer than 16 KiB may take this long in all, and a second more for each 16 KiB.
+    #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
+    pub write_timeout: Duration,
 }
 
 impl Default for Config {
@@ -188,6 +221,8 @@ impl Default for Config {
             path: "/mcp".to_owned(),
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
+            client_address_header: AddressHeader::default(),
             request_state_keys: Vec::new(),
             request_state_ttl: Duration::from_secs(600),
             inline_budget: Duration::from_secs(3),
@@ -222,10 +257,14 @@ impl Default for Limits {
         Self {
             body_bytes_max: 4 * 1024 * 1024,
             argument_bytes_max: 1024 * 1024,
+            answer_bytes_max: 1024 * 1024,
             depth_max: 64,
             id_bytes_max: 1024,
             header_bytes_max: 32 * 1024,
             connections_max: 10_000,
+            connections_of_address_max: 4_000,
+            refused_tokens_of_address_per_second: 10,
+            refused_tokens_of_address_burst: 100,
             requests_max: 4_096,
             held_calls_max: 2_000,
             held_polls_max: 2_000,
@@ -233,6 +272,9 @@ impl Default for Limits {
             held_calls_of_principal_max: 500,
             requests_of_principal_per_second: 1_000,
             requests_of_principal_burst: 2_000,
+            requests_of_principal_max: 1_024,
+            memory_bytes_max: 256 * 1024 * 1024,
+            memory_bytes_of_principal_max: 64 * 1024 * 1024,
             live_tasks_of_principal_max: 10_000,
             live_tasks_of_tenant_max: 100_000,
             listens_max: 2_000,
@@ -240,6 +282,7 @@ impl Default for Limits {
             listen_ids_max: 100,
             header_read_timeout: Duration::from_secs(30),
             body_read_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -261,8 +304,13 @@ impl Config {
             }
         }
         for (place, key) in self.request_state_keys.iter().enumerate() {
-            if let Err(problem) = request_state::read_key(key) {
+            if let Err(problem) = protocol::secret::read_key(key) {
                 problems.push(format!("gateway.request_state_keys[{place}]: {problem}"));
+            }
+        }
+        for (place, text) in self.trusted_proxies.iter().enumerate() {
+            if let Err(problem) = peers::network(text) {
+                problems.push(format!("gateway.trusted_proxies[{place}]: {problem}"));
             }
         }
         self.check_times(&mut problems);
@@ -328,6 +376,7 @@ impl Limits {
         for (name, value, min) in [
             ("body_bytes_max", self.body_bytes_max, 1024),
             ("argument_bytes_max", self.argument_bytes_max, 1),
+            ("answer_bytes_max", self.answer_bytes_max, 1),
             ("depth_max", self.depth_max, 8),
             ("id_bytes_max", self.id_bytes_max, 36),
             ("header_bytes_max", self.header_bytes_max, 8192),
@@ -348,6 +397,11 @@ impl Limits {
             ("listens_max", self.listens_max, 1),
             ("listens_of_principal_max", self.listens_of_principal_max, 1),
             ("listen_ids_max", self.listen_ids_max, 1),
+            (
+                "requests_of_principal_max",
+                self.requests_of_principal_max,
+                1,
+            ),
         ] {
             if value < min {
                 problems.push(format!(
@@ -355,10 +409,19 @@ impl Limits {
                 ));
             }
         }
-        if self.requests_of_principal_burst == 0 {
-            problems.push(
-                "gateway.limits.requests_of_principal_burst: 0 must be at least 1".to_owned(),
-            );
+        for (name, value) in [
+            (
+                "requests_of_principal_burst",
+                self.requests_of_principal_burst,
+            ),
+            (
+                "refused_tokens_of_address_burst",
+                self.refused_tokens_of_address_burst,
+            ),
+        ] {
+            if value == 0 {
+                problems.push(format!("gateway.limits.{name}: 0 must be at least 1"));
+            }
         }
         if self.depth_max > 128 {
             problems.push(format!(
@@ -369,6 +432,7 @@ impl Limits {
         for (name, value) in [
             ("header_read_timeout", self.header_read_timeout),
             ("body_read_timeout", self.body_read_timeout),
+            ("write_timeout", self.write_timeout),
         ] {
             if value.is_zero() {
                 problems.push(format!("gateway.limits.{name}: must be above 0"));

@@ -196,6 +196,7 @@ impl Held {
     async fn ask(&mut self) -> Result<Reply, Error> {
         let (shared, task) = (&self.shared, &self.task);
         let binding = Binding {
+            method: self.judged.method,
             principal: &self.judged.caller.principal,
             tool: self.judged.entry.tool.spec.name(),
             digest: &self.judged.digest,

@@ -17,24 +17,33 @@ mod catalog;
 pub mod config;
 mod connection;
 mod cors;
+mod crowd;
+mod cursor;
 mod deliveries;
 mod door;
 mod endpoint;
 mod error;
+#[doc(hidden)]
+pub mod fuzzed;
 mod held;
 mod holds;
 mod judgement;
 mod layers;
 mod legacy;
 mod load;
+mod memory;
+mod method;
 mod methods;
 mod metrics;
+mod overdue;
 pub mod pace;
+mod peers;
 mod polling;
 mod promotion;
 mod provided;
 mod reply;
 mod request_state;
+mod sealed;
 mod serve;
 mod stream;
 mod sync;
@@ -68,9 +77,10 @@ use crate::catalog::Catalog;
 use crate::deliveries::Deliveries;
 use crate::door::Door;
 use crate::load::Queues;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
-use crate::request_state::Keys;
+use crate::sealed::Keys;
 use crate::tls::Tls;
 use crate::waiters::{Left, Waiters};
 use crate::wanted::Wanted;
@@ -185,6 +195,7 @@ impl Gateway {
             tls,
             admission: Admission::new(&self.config.limits),
             listens: Arc::new(Semaphore::new(self.config.limits.listens_max)),
+            memory: Memory::new(&self.config.limits, metrics.memory_bytes.clone()),
             waiters,
             wanted: Wanted::default(),
             pace: Pace::new(metrics.clone()),
@@ -245,6 +256,7 @@ pub(crate) struct Shared {
     tls: Option<Tls>,
     admission: Admission,
     listens: Arc<Semaphore>,
+    memory: Arc<Memory>,
     /// Asked to end: still serving.
     leaving: CancellationToken,
     /// No more connections are taken, and streams end.

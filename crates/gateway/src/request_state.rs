@@ -5,18 +5,20 @@
 //! tool, the arguments and a time at which it is over: by Postgres' clock, the same for every
 //! replica, and never by the clock of whoever opens it.
 
-use base64::Engine as _;
-use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use protocol::TaskId;
 use serde::{Deserialize, Serialize};
 use store::Principal;
 
-const NONCE_BYTES: usize = 24;
+use crate::method::Method;
+use crate::sealed::{Keys, owner};
+
 const TEXT_BYTES_MAX: usize = 4096;
-/// Names the use and the format, so that nothing sealed elsewhere with the same key opens here.
-const PURPOSE: &[u8] = b"mcp-tasks/requestState/1/tools/call";
+
+/// Names the use, the format and the method, so that nothing sealed elsewhere with the same key
+/// opens here.
+fn purpose(method: Method) -> Vec<u8> {
+    format!("mcp-tasks/requestState/1/{}", method.as_str()).into_bytes()
+}
 
 /// What a state says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +50,7 @@ impl State {
 /// What a state must fit: the call it comes with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding<'a> {
+    pub(crate) method: Method,
     pub(crate) principal: &'a Principal,
     pub(crate) tool: &'a str,
     /// SHA-256 of the arguments' canonical JSON.
@@ -63,19 +66,7 @@ pub(crate) enum Refused {
     OtherCall,
 }
 
-/// The keys: the first seals, all open.
-pub(crate) struct Keys(Vec<XChaCha20Poly1305>);
-
 impl Keys {
-    /// From settings that [`Config::validate`](crate::Config::validate) accepted.
-    pub(crate) fn new(texts: &[String]) -> Result<Self, String> {
-        let keys = texts.iter().map(|text| {
-            let key = read_key(text)?;
-            Ok(XChaCha20Poly1305::new((&key).into()))
-        });
-        Ok(Self(keys.collect::<Result<_, String>>()?))
-    }
-
     /// Seals a state; `None` when no key is configured.
     pub(crate) fn seal(
         &self,
@@ -92,34 +83,14 @@ impl Keys {
             digest: *binding.digest,
         };
         let plain = serde_json::to_vec(&state).expect("strings and numbers always print");
-        self.encrypt(PURPOSE, &plain)
-    }
-
-    /// Whether there is a key.
-    pub(crate) fn can_seal(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    /// Seals a short text for one purpose; `None` when no key is configured.
-    pub(crate) fn encrypt(&self, purpose: &[u8], plain: &[u8]) -> Option<String> {
-        let cipher = self.0.first()?;
-        let mut sealed = vec![0_u8; NONCE_BYTES];
-        getrandom::fill(&mut sealed)
-            .expect("the operating system's random source is ready once a process runs");
-        let payload = Payload {
-            msg: plain,
-            aad: purpose,
-        };
-        let cipher_text = cipher
-            .encrypt(XNonce::from_slice(&sealed), payload)
-            .expect("a state is far below the cipher's limit");
-        sealed.extend_from_slice(&cipher_text);
-        Some(BASE64_URL_SAFE_NO_PAD.encode(sealed))
+        self.encrypt(&purpose(binding.method), &plain)
     }
 
     /// Opens a state that came with a call.
     pub(crate) fn open(&self, text: &str, binding: Binding<'_>) -> Result<State, Refused> {
-        let plain = self.decrypt(PURPOSE, text).ok_or(Refused::Invalid)?;
+        let purpose = purpose(binding.method);
+        let plain = self.decrypt(&purpose, text, TEXT_BYTES_MAX);
+        let plain = plain.ok_or(Refused::Invalid)?;
         let state: State = serde_json::from_slice(&plain).map_err(|_| Refused::Invalid)?;
         if state.principal != owner(binding.principal) {
             return Err(Refused::Invalid);
@@ -129,55 +100,13 @@ impl Keys {
         }
         Ok(state)
     }
-
-    /// Opens what was sealed for this purpose.
-    pub(crate) fn decrypt(&self, purpose: &[u8], text: &str) -> Option<Vec<u8>> {
-        if text.len() > TEXT_BYTES_MAX {
-            return None;
-        }
-        let sealed = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (nonce, cipher_text) = sealed.split_at_checked(NONCE_BYTES)?;
-        self.0.iter().find_map(|cipher| {
-            let payload = Payload {
-                msg: cipher_text,
-                aad: purpose,
-            };
-            cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
-        })
-    }
-}
-
-fn owner(principal: &Principal) -> (String, String) {
-    (principal.issuer.clone(), principal.subject.clone())
-}
-
-/// Reads one key of the configuration: 32 bytes in hex or base64.
-pub(crate) fn read_key(text: &str) -> Result<[u8; 32], String> {
-    let text = text.trim();
-    let bytes = match from_hex(text) {
-        Some(bytes) => bytes,
-        None => BASE64_STANDARD
-            .decode(text)
-            .or_else(|_| BASE64_URL_SAFE_NO_PAD.decode(text))
-            .map_err(|_| "neither hex nor base64".to_owned())?,
-    };
-    let length = bytes.len();
-    bytes
-        .try_into()
-        .map_err(|_| format!("{length} bytes long; it must be 32 random bytes"))
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..32)
-        .map(|at| u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok())
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     fn principal(subject: &str) -> Principal {
@@ -197,6 +126,7 @@ mod tests {
         let keys = keys(&[1]);
         let (alice, bob, id) = (principal("alice"), principal("bob"), TaskId::new(0));
         let binding = Binding {
+            method: Method::ToolsCall,
             principal: &alice,
             tool: "deploy",
             digest: &[7; 32],
@@ -214,6 +144,13 @@ mod tests {
             (
                 Binding {
                     principal: &bob,
+                    ..binding
+                },
+                Refused::Invalid,
+            ),
+            (
+                Binding {
+                    method: Method::PromptsGet,
                     ..binding
                 },
                 Refused::Invalid,
@@ -242,6 +179,7 @@ mod tests {
         let keys = keys(&[1]);
         let alice = principal("alice");
         let binding = Binding {
+            method: Method::ToolsCall,
             principal: &alice,
             tool: "deploy",
             digest: &[7; 32],
@@ -266,6 +204,7 @@ mod tests {
     fn keys_rotate() {
         let alice = principal("alice");
         let binding = Binding {
+            method: Method::ToolsCall,
             principal: &alice,
             tool: "deploy",
             digest: &[7; 32],
@@ -290,14 +229,5 @@ mod tests {
         let text = format!("{text}{}]}}", ",7".repeat(31));
         let state: State = serde_json::from_str(&text).unwrap();
         assert!(!state.is_over(i64::MAX));
-    }
-
-    #[test]
-    fn keys_are_32_bytes_in_hex_or_base64() {
-        assert_eq!(read_key(&"0f".repeat(32)), Ok([15; 32]));
-        assert_eq!(read_key(&BASE64_STANDARD.encode([200; 32])), Ok([200; 32]));
-        for bad in ["", "short", &"0f".repeat(31), &"zz".repeat(32)] {
-            assert!(read_key(bad).is_err(), "{bad}");
-        }
     }
 }

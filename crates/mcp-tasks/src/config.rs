@@ -30,6 +30,8 @@ pub struct Config {
     pub cron: cron::Config,
     /// Telling people of what nobody looked at.
     pub alerts: cron::alerts::config::Config,
+    /// Sealing what tasks are about.
+    pub encryption: store::Encryption,
     /// Log output.
     pub logs: telemetry::config::Logs,
     /// Trace export.
@@ -47,7 +49,8 @@ pub struct Callbacks {
     /// `/callbacks/…`. Without it no tool can be called back.
     pub public_url: String,
     /// Keys that sign addresses, 32 bytes each in hex or base64, the same for all gateways and workers.
-    /// The first signs, all verify: to rotate, put a new one in front, and drop the old one when the
+    /// The first signs, all verify: to rotate, first add the new one at the end everywhere, then put it
+    /// in front (`docs/security.md`), and drop the old one when the
     /// longest `callback_wait` is over.
     pub keys: Vec<String>,
     /// Size of what a service may send, in bytes; more is answered 413.
@@ -174,6 +177,7 @@ impl Config {
             self.worker.validate(),
             self.cron.validate(self.worker.publish_interval),
             self.alerts.validate(),
+            self.encryption.validate(),
             self.tools.validate(),
             self.telemetry().validate(),
         ]
@@ -188,6 +192,7 @@ pub fn is_secret(path: &str) -> bool {
     ["postgres.url", "redis.url"].contains(&path)
         || path.starts_with("gateway.request_state_keys")
         || path.starts_with("callbacks.keys")
+        || path.starts_with("encryption.keys") && path.ends_with(".key")
         || of_receiver && [".secret", ".url"].iter().any(|end| path.ends_with(end))
 }
 
@@ -206,6 +211,11 @@ pub fn show(config: &Config) -> Result<String, toml::ser::Error> {
     let keys = &mut shown.callbacks.keys;
     for key in keys.iter_mut().chain(&mut shown.gateway.request_state_keys) {
         HIDDEN.clone_into(key);
+    }
+    for key in &mut shown.encryption.keys {
+        if !key.key.is_empty() {
+            HIDDEN.clone_into(&mut key.key);
+        }
     }
     if let Some(endpoint) = &mut shown.traces.endpoint {
         *endpoint = without_password(endpoint);
@@ -297,6 +307,11 @@ mod tests {
         receiver.secret = "sesame-2".to_owned();
         receiver.url = "https://h/services/sesame-3".to_owned();
         config.alerts.receivers.push(receiver);
+        config.encryption.keys.push(store::EncryptionKey {
+            id: "2026".to_owned(),
+            key: "sesame-5".to_owned(),
+            key_file: None,
+        });
         let shown = show(&config).unwrap();
         assert!(!shown.contains("sesame"), "{shown}");
         assert!(shown.contains("https://h/(hidden)"), "{shown}");

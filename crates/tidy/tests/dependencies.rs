@@ -15,6 +15,17 @@ const OURS: &[(&str, &[&str])] = &[
     ("tools", &["worker", "protocol"]),
     ("fixtures", &["worker", "protocol"]),
     ("cron", &["protocol", "store", "queue", "telemetry"]),
+    (
+        "fuzz",
+        &[
+            "protocol",
+            "gateway",
+            "tools",
+            "store",
+            "queue",
+            "telemetry",
+        ],
+    ),
     ("harness", &["protocol"]),
     ("tidy", &[]),
 ];
@@ -106,5 +117,26 @@ fn there_are_no_cargo_features_of_ours() {
             "{}: no cargo features",
             package.name
         );
+    }
+}
+
+/// Where a request of ours may go is decided here and not by a library: each of these follows redirects
+/// by itself, to wherever an answer says.
+#[test]
+fn no_client_follows_redirects_by_itself() {
+    let clients = [
+        "reqwest",
+        "ureq",
+        "curl",
+        "isahc",
+        "surf",
+        "attohttpc",
+        "minreq",
+    ];
+    for (name, dependencies) in product_dependencies() {
+        let found = dependencies
+            .iter()
+            .find(|dependency| clients.contains(&dependency.as_str()));
+        assert_eq!(found, None, "{name}");
     }
 }

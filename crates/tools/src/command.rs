@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use worker::process::{Command, Commands, Error};
 use worker::{Arguments, CallToolResult, Context, Step, Tool, ToolError, ToolSpec, Undoing};
 
+pub use message::lines;
+
 use prepare::{Names, Refused};
 
 /// What a run does outside, and so what follows when its end is unknown.

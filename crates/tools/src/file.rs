@@ -199,7 +199,7 @@ pub fn load_within(file: &Path, limits: Limits) -> Result<ToolsFile, Problems> {
     })
 }
 
-fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
+pub(crate) fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>> {
     let reader = Reader::new(text);
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {

@@ -3,7 +3,7 @@
 
 mod answer;
 mod request;
-mod template;
+pub(crate) mod template;
 
 use std::path::PathBuf;
 use std::time::Duration;

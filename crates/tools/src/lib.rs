@@ -6,6 +6,8 @@
 mod build_report;
 mod command;
 pub mod file;
+#[doc(hidden)]
+pub mod fuzzed;
 mod http;
 mod reindex_corpus;
 mod run_suite;

@@ -14,6 +14,7 @@ mod exchange;
 mod fault;
 mod floor;
 mod follow;
+pub(crate) mod fuzzed;
 mod held;
 mod http;
 mod link;

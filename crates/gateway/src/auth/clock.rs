@@ -1,4 +1,4 @@
-//! The time of day, which tokens expire by: an issuer's clock and ours, not Postgres'.
+//! The time of day, which tokens and cursors of lists expire by: an issuer's clock and ours, not Postgres'.
 
 use std::time::UNIX_EPOCH;
 
@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
     clippy::disallowed_methods,
     reason = "a token says by the time of day when it expires, and nothing of ours is decided by it"
 )]
-pub(super) fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let since = std::time::SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

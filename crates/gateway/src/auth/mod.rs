@@ -12,6 +12,7 @@ mod clock;
 pub mod config;
 pub mod doctor;
 mod fetch;
+pub(crate) mod fuzzed;
 mod introspection;
 mod jwk;
 mod jws;
@@ -34,6 +35,8 @@ pub use config::{Config, Issuer, Mode};
 pub use jwk::Algorithm;
 pub use scopes::Scopes;
 
+pub(crate) use bearer::none_in_url;
+pub(crate) use clock::now as time_of_day;
 pub(crate) use lasting::Lasting;
 pub(crate) use scopes::together;
 
@@ -56,6 +59,11 @@ pub(crate) enum Refused {
     Unauthorized {
         /// `error` of the challenge; `None` where no token was sent at all.
         error: Option<&'static str>,
+        /// For people.
+        message: &'static str,
+    },
+    /// The credentials come in a way that none may come: 400 (RFC 6750 §3.1 `invalid_request`).
+    Malformed {
         /// For people.
         message: &'static str,
     },
@@ -155,6 +163,15 @@ impl Authenticator {
         }
     }
 
+    /// Who sends these headers, if the token was seen to be good before, which costs next to nothing.
+    pub(crate) fn remembered(&self, headers: &HeaderMap) -> Option<Proven> {
+        let token = bearer::token(headers).ok()?;
+        match (&self.how, token) {
+            (How::Dev, token) => dev(token).ok(),
+            (How::Tokens(tokens), token) => tokens.remembered(token?),
+        }
+    }
+
     /// Scopes that methods need.
     pub(crate) fn scopes(&self) -> &Scopes {
         &self.scopes
@@ -171,6 +188,9 @@ impl Authenticator {
             Error::Auth(Refused::Unauthorized { error, message }) => {
                 let scope = self.scopes.all().join(" ");
                 Some(self.challenge(*error, message, &scope))
+            }
+            Error::Auth(Refused::Malformed { message }) => {
+                Some(self.challenge(Some("invalid_request"), message, ""))
             }
             Error::Scope { needed } => {
                 let message = "the access token lacks a scope";
@@ -220,10 +240,7 @@ fn dev(token: Option<&str>) -> Result<Proven, Refused> {
 }
 
 fn malformed(message: &'static str) -> Refused {
-    Refused::Unauthorized {
-        error: Some("invalid_request"),
-        message,
-    }
+    Refused::Malformed { message }
 }
 
 fn invalid(message: &'static str) -> Refused {

@@ -7,7 +7,7 @@ use protocol::tasks::{self, TaskState, TaskView};
 use protocol::tools::ListToolsParams;
 use store::{Listed, Principal};
 
-use super::cursor;
+use crate::cursor::{self, Use};
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::reply::Reply;
@@ -27,8 +27,17 @@ pub(super) async fn list(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     // The params are a cursor and nothing else, as those of every list.
     let params = ListToolsParams::parse(call.params())?;
     let keys = &shared.state_keys;
+    let used = Use {
+        list: "tasks/list",
+        version: call.caller.legacy.map_or("", |dialect| dialect.version),
+        principal: Some(principal),
+    };
+    let now = auth::time_of_day();
     let before = params.cursor.as_deref();
-    let before = before.map(|text| cursor::open(keys, text, principal));
+    let before = before.map(|text| {
+        let after = used.open(keys, text, now)?;
+        after.parse().map_err(|_| cursor::refused())
+    });
     let page = shared.config.list_page;
     let mut listed = shared
         .store
@@ -37,7 +46,7 @@ pub(super) async fn list(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     let more = listed.len() > page;
     listed.truncate(page);
     let last = listed.last().filter(|_| more);
-    let next = last.and_then(|last| cursor::seal(keys, last.task.id, principal));
+    let next = last.and_then(|last| used.seal(keys, &last.task.id.to_string(), now));
     let shown: Vec<_> = listed
         .iter()
         .map(|listed| tasks::write_detailed(&shown(shared, listed), &shared.meta))

@@ -221,3 +221,24 @@ impl Lines {
         })
     }
 }
+
+/// What a program's output in these pieces says, for fuzzers: its messages, and why reading ended
+/// early.
+pub fn lines<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, Result<(), String>) {
+    let (mut lines, mut said) = (Lines::default(), Vec::new());
+    for piece in pieces {
+        lines.push(piece);
+        loop {
+            match lines.next() {
+                Ok(Some(message)) => said.push(format!("{message:?}")),
+                Ok(None) => break,
+                Err(why) => return (said, Err(why)),
+            }
+        }
+    }
+    match lines.last() {
+        Ok(message) => said.extend(message.map(|message| format!("{message:?}"))),
+        Err(why) => return (said, Err(why)),
+    }
+    (said, Ok(()))
+}

@@ -4,6 +4,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 
+/// Of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A response's body; errors in words.
 pub(super) type Body = UnsyncBoxBody<Bytes, String>;
 
@@ -60,6 +63,10 @@ struct Parser {
     buffer: BytesMut,
     /// How much of the buffer holds no line end.
     looked: usize,
+    /// Nothing was read yet: a byte order mark is no part of the first line.
+    begins: bool,
+    /// The last line ended with CR: an LF that follows belongs to its end.
+    after_cr: bool,
     data: Option<String>,
     last_id: Option<String>,
     bytes_max: usize,
@@ -70,6 +77,8 @@ impl Parser {
         Self {
             buffer: BytesMut::new(),
             looked: 0,
+            begins: true,
+            after_cr: false,
             data: None,
             last_id: None,
             bytes_max,
@@ -93,16 +102,21 @@ impl Parser {
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {
                 "data" => {
-                    let data = self.data.get_or_insert_default();
-                    if !data.is_empty() {
-                        data.push('\n');
-                    }
+                    let data = match &mut self.data {
+                        Some(data) => {
+                            data.push('\n');
+                            data
+                        }
+                        none => none.insert(String::new()),
+                    };
                     data.push_str(value);
                     if data.len() > self.bytes_max {
                         return Err(self.too_long());
                     }
                 }
-                "id" if value.len() <= 1024 => self.last_id = Some(value.to_owned()),
+                "id" if value.len() <= 1024 && !value.contains('\0') => {
+                    self.last_id = Some(value.to_owned())
+                }
                 _ => {}
             }
         }
@@ -119,20 +133,61 @@ impl Parser {
         )
     }
 
-    /// The next whole line, without its end: LF or CRLF.
+    /// The next whole line, without its end: LF, CR or CRLF.
     fn line(&mut self) -> Option<BytesMut> {
-        let Some(found) = self.buffer[self.looked..].iter().position(|b| *b == b'\n') else {
+        if self.begins && !self.begin() {
+            return None;
+        }
+        if self.after_cr && !self.buffer.is_empty() {
+            self.after_cr = false;
+            if self.buffer.starts_with(b"\n") {
+                self.buffer.advance(1);
+            }
+        }
+        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        let Some(found) = self.buffer[self.looked..].iter().position(ends) else {
             self.looked = self.buffer.len();
             return None;
         };
-        let mut line = self.buffer.split_to(self.looked + found);
+        let line = self.buffer.split_to(self.looked + found);
+        self.after_cr = self.buffer.first() == Some(&b'\r');
         self.buffer.advance(1);
         self.looked = 0;
-        if line.last() == Some(&b'\r') {
-            line.truncate(line.len() - 1);
-        }
         Some(line)
     }
+
+    /// Leaves a byte order mark out; false if that cannot be told yet.
+    fn begin(&mut self) -> bool {
+        if BYTE_ORDER_MARK.starts_with(&self.buffer) && self.buffer.len() < BYTE_ORDER_MARK.len() {
+            return false;
+        }
+        if self.buffer.starts_with(BYTE_ORDER_MARK) {
+            self.buffer.advance(BYTE_ORDER_MARK.len());
+        }
+        self.begins = false;
+        true
+    }
+}
+
+/// What a stream of these pieces says, for fuzzers: the data of its events, the last id, and why
+/// reading ended early.
+pub(super) fn events<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    bytes_max: usize,
+) -> (Vec<String>, Option<String>, Result<(), String>) {
+    let mut parser = Parser::new(bytes_max);
+    let mut events = Vec::new();
+    for piece in pieces {
+        parser.feed(piece);
+        loop {
+            match parser.next() {
+                Ok(Some(event)) => events.push(event.data),
+                Ok(None) => break,
+                Err(why) => return (events, parser.last_id, Err(why)),
+            }
+        }
+    }
+    (events, parser.last_id, Ok(()))
 }
 
 #[cfg(test)]
@@ -153,6 +208,17 @@ mod tests {
             }
             assert_eq!(data, ["{\"a\":\n 1}", "b"]);
             assert_eq!(parser.last_id.as_deref(), Some("2"));
+        }
+    }
+
+    /// WHATWG HTML §9.2.6: three line ends, a byte order mark, an id without zero bytes.
+    #[test]
+    fn reads_what_the_standard_allows() {
+        let text = "\u{feff}data: a\rdata:\r\n\rid: 1\ndata\ndata: b\n\nid: \0\n\u{feff}data: c\n\ndata:\n\n";
+        for size in [1, 2, 3, 5, 1000] {
+            let (data, last, ended) = events(text.as_bytes().chunks(size), 100);
+            assert_eq!(data, ["a\n", "\nb"], "by {size}");
+            assert_eq!((last.as_deref(), ended), (Some("1"), Ok(())));
         }
     }
 

@@ -1,0 +1,53 @@
+//! Tokens and what they say, before anything of it is believed.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
+
+const NOW: i64 = 1_790_000_000;
+
+pub(crate) fn run(data: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(data) {
+        let mut map = HeaderMap::new();
+        map.append("authorization", value.clone());
+        if let Some(token) = gateway::fuzzed::bearer(&map) {
+            assert!(!token.is_empty() && token.len() <= 8 * 1024);
+            assert!(token.bytes().all(|byte| byte.is_ascii_graphic()));
+        }
+        map.append("authorization", value);
+        assert_eq!(gateway::fuzzed::bearer(&map), None, "two are none");
+    }
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = gateway::fuzzed::looks_like_jwt(text);
+        if let Some((signed, payload, signature)) = gateway::fuzzed::jwt(text) {
+            // There is one way to write what was read.
+            let [payload, signature] =
+                [payload, signature].map(|part| BASE64_URL_SAFE_NO_PAD.encode(part));
+            assert_eq!(text, format!("{signed}.{signature}"));
+            assert!(signed.ends_with(&format!(".{payload}")));
+        }
+    }
+    let _ = gateway::fuzzed::jwks(data);
+    for introspected in [false, true] {
+        let Some(claimed) = gateway::fuzzed::claims(data, NOW, introspected) else {
+            continue;
+        };
+        let read: Value = serde_json::from_slice(data).expect("it was read");
+        assert_eq!(claimed.issuer, "https://issuer.example");
+        assert_eq!(read["sub"], claimed.subject.as_str());
+        assert!(!claimed.subject.is_empty() && claimed.subject.len() <= 512);
+        assert!(!claimed.subject.contains('\0'));
+        let resource = "https://resource.example/mcp";
+        let for_us = match &read["aud"] {
+            Value::Array(all) => all.iter().any(|one| one == resource),
+            one => one == resource,
+        };
+        assert!(for_us);
+        assert!(introspected || read["iss"] == "https://issuer.example");
+        match claimed.until {
+            Some(until) => assert!(until > NOW),
+            None => assert!(introspected, "a token that never ends"),
+        }
+    }
+}
