@@ -63,7 +63,8 @@ FEATURES = {
         "retryPolls": {"enabled": True, "attempts": 3}}},
     "load-balancer": {"gateway": {**JWT, "service": {
         "type": "LoadBalancer", "port": 80, "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local",
-        "annotations": {"x": "y"}, "trafficDistribution": "PreferClose"}}},
+        "annotations": {"x": "y"}, "trafficDistribution": "PreferClose", "allocateLoadBalancerNodePorts": False,
+        "loadBalancerIP": "10.0.0.7"}}},
     "node-port": {"gateway": {**JWT, "service": {"type": "NodePort", "nodePort": 30080}}},
     "hpa": {"gateway": {"autoscaling": {"enabled": True, "maxReplicas": 3, "targetRequestsInFlight": 100}}},
     "keda": {"workerDefaults": {"autoscaling": {"enabled": True, "maxReplicas": 3, "tools": ["a.b", "c"]}}},

@@ -125,7 +125,154 @@ def tls_route(r):
         "hostname": "gateway.mcp.test", "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ext-ca"}]})
 
 
-CASES = {"roles": roles, "roles-passwords": roles_passwords, "mirror": mirror, "migration": migration, "operators": operators,
+def default(r):
+    for name in ("gateway", "worker-default", "cron"):
+        spec = r.by_name[("Deployment", f"mcp-tasks-{name}")]["spec"]
+        yield f"{name}'s strategy", spec["strategy"], {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        yield f"{name}'s history", (spec["replicas"], spec["revisionHistoryLimit"], spec.get("minReadySeconds")), (2, 5, None)
+        probes = spec["template"]["spec"]["containers"][0]
+        yield f"{name}'s probes", [probes[p]["httpGet"]["path"] for p in ("startupProbe", "livenessProbe", "readinessProbe")], [
+            "/startupz", "/livez", "/readyz"]
+    # preStop and what the gateway takes by its own settings, and 5 s.
+    yield "time to end", {n: pods(r)[n]["terminationGracePeriodSeconds"] for n in ("gateway", "worker-default", "cron")}, {
+        "gateway": 5 + 5 + 30 + 5, "worker-default": 10 + 5 + 5, "cron": 5 + 5}
+    hook = r.by_name[("Job", "mcp-tasks-migrate")]["metadata"]["annotations"]
+    yield "the migration", (hook["helm.sh/hook"], hook["helm.sh/hook-delete-policy"]), (
+        "pre-install,pre-upgrade", "before-hook-creation,hook-succeeded")
+    yield "kept", r.by_name[("Secret", "mcp-tasks-request-state")]["metadata"]["annotations"], {"helm.sh/resource-policy": "keep"}
+
+
+def ingress(**wanted):
+    def look(r):
+        annotations = r.by_name[("Ingress", "mcp-tasks-gateway")]["metadata"]["annotations"]
+        yield "annotations", {name: annotations.get(name) for name in wanted}, wanted
+    return look
+
+
+def route_retry(r):
+    polls, rest = r.by_name[("HTTPRoute", "mcp-tasks-gateway")]["spec"]["rules"]
+    yield "what is repeated", (polls["matches"][0]["headers"], polls["retry"]), (
+        [{"type": "Exact", "name": "Mcp-Method", "value": "tasks/get"}], {"attempts": 3, "backoff": "100ms", "codes": [502, 503]})
+    # Longer than Postgres is waited for; streams for ever.
+    yield "time of a poll", polls["timeouts"], {"request": "30s"}
+    yield "all else", (rest["timeouts"], "retry" in rest), ({"request": "0s", "backendRequest": "0s"}, False)
+
+
+def route(r):
+    yield "retries", ["retry" in rule for rule in r.by_name[("HTTPRoute", "mcp-tasks-gateway")]["spec"]["rules"]], [False]
+
+
+def hpa(r):
+    spec = r.by_name[("HorizontalPodAutoscaler", "mcp-tasks-gateway")]["spec"]
+    found = [m.get("resource", m.get("pods"))["target"] for m in spec["metrics"]]
+    yield "targets", found, [{"type": "Utilization", "averageUtilization": 70}, {"type": "AverageValue", "averageValue": "100"}]
+    yield "pods", (spec["minReplicas"], spec["maxReplicas"], spec["behavior"]["scaleDown"]), (2, 3, {"stabilizationWindowSeconds": 300})
+
+
+def external(r):
+    spec = r.by_name[("HorizontalPodAutoscaler", "mcp-tasks-worker-default")]["spec"]
+    found = [(m["external"]["metric"]["name"], m["external"]["target"]["averageValue"]) for m in spec["metrics"]]
+    yield "targets", found, [("mcp_tasks_tasks_live", "80"), ("mcp_tasks_tasks_due_oldest_age_seconds", "30")]
+    told = [e for e in spec["metrics"][0]["external"]["metric"]["selector"]["matchExpressions"] if e["key"] == "phase"]
+    yield "phases", told[0]["values"], ["queued", "running", "undoing"]
+
+
+def groups(r):
+    found = {n: pods(r)[n] for n in pods(r) if n.startswith("worker")}
+    yield "groups", sorted(found), ["worker-fast", "worker-slow"]
+    yield "memory", {n: s["containers"][0]["resources"]["limits"]["memory"] for n, s in found.items()}, {"worker-fast": "2Gi", "worker-slow": "1Gi"}
+    yield "images", found["worker-slow"]["containers"][0]["image"], "registry.test/slow@sha256:" + "0" * 64
+    yield "tolerations", [s.get("tolerations") for _, s in sorted(found.items())], [[{"key": "a"}], None]
+    settings = {n: r.by_name[("ConfigMap", f"mcp-tasks-{n}")]["data"]["mcp-tasks.toml"] for n in found}
+    yield "settings", ["slots = 10" in settings["worker-fast"], "1m 30s" in settings["worker-slow"], "slots = 10" in settings["worker-slow"]], [
+        True, True, False]
+    yield "pools", ["pool_size = 5" in settings["worker-fast"], "pool_size = 4" in settings["worker-slow"]], [True, True]
+
+
+def of_pods(r):
+    """What is said of all pods shows in all of them, the migration's and the test's too."""
+    wanted = {"nodeSelector": {"n": "o"}, "tolerations": [{"key": "k", "operator": "Exists"}], "priorityClassName": "high",
+              "runtimeClassName": "gvisor", "imagePullSecrets": [{"name": "pull"}], "affinity": {"nodeAffinity": {}},
+              "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["h"]}], "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]}}
+    for name, spec in pods(r).items():
+        yield name, {key: spec.get(key) for key in wanted}, wanted
+        ours = [c for c in policies.containers(spec) if c["name"] != "lesson"]
+        yield f"{name}'s environment", [{"name": "RUST_BACKTRACE", "value": "1"} in c["env"] for c in ours], [True] * len(ours)
+        yield f"{name}'s further environment", [c["envFrom"] for c in ours], [[{"secretRef": {"name": "ext-env", "optional": True}}]] * len(ours)
+    spread = pods(r)["gateway"]["topologySpreadConstraints"]
+    yield "spread", [(s["topologyKey"], s["whenUnsatisfiable"], s["labelSelector"]["matchLabels"]["app.kubernetes.io/component"]) for s in spread], [
+        ("zone", "DoNotSchedule", "gateway")]
+    for o in r.objects:
+        yield f"labels of {o['metadata']['name']}", (o["metadata"]["labels"].get("d"), o["metadata"].get("annotations", {}).get("f")), ("e", "g")
+    template = r.by_name[("Deployment", "mcp-tasks-cron")]["spec"]["template"]["metadata"]
+    yield "labels of pods", (template["labels"]["team"], template["labels"]["d"], template["annotations"]["b"]), ("a", "e", "c")
+
+
+def containers(r):
+    spec = pods(r)["gateway"]
+    yield "containers", [c["name"] for c in spec["containers"]], ["gateway", "extra"]
+    yield "mounts", {"name": "more", "mountPath": "/more"} in spec["containers"][0]["volumeMounts"], True
+    yield "volumes", {"name": "more", "emptyDir": {}} in spec["volumes"], True
+    yield "others", "more" in str(pods(r)["cron"]), False
+
+
+def digest(r):
+    images = {c["image"] for name, spec in pods(r).items() for c in policies.containers(spec) if c["name"] != "lesson"}
+    yield "images", images, {"registry.test/mcp-tasks@sha256:" + "a" * 64}
+
+
+def accounts(r):
+    yield "accounts", {n: pods(r)[n]["serviceAccountName"] for n in ("gateway", "cron")}, {"gateway": "ext-account", "cron": "mcp-tasks-cron"}
+    yield "made", sorted(o["metadata"]["name"] for o in r.of("ServiceAccount")), [
+        "mcp-tasks-cron", "mcp-tasks-migrate", "mcp-tasks-worker-default"]
+    account = r.by_name[("ServiceAccount", "mcp-tasks-worker-default")]
+    yield "annotations", account["metadata"]["annotations"], {"eks.amazonaws.com/role-arn": "arn"}
+
+
+def budgets(r):
+    found = {o["metadata"]["name"]: (o["spec"].get("minAvailable"), o["spec"].get("maxUnavailable")) for o in r.of("PodDisruptionBudget")}
+    yield "budgets", found, {"mcp-tasks-gateway": (1, None), "mcp-tasks-worker-default": (None, "50%")}
+
+
+def load_balancer(r):
+    spec = r.by_name[("Service", "mcp-tasks-gateway")]["spec"]
+    wanted = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local",
+              "trafficDistribution": "PreferClose", "allocateLoadBalancerNodePorts": False, "loadBalancerIP": "10.0.0.7"}
+    yield "the Service", {key: spec.get(key) for key in wanted}, wanted
+    # What comes in goes through the proxy, never around it.
+    yield "its port", (spec["ports"][0]["port"], spec["ports"][0]["targetPort"]), (80, "proxy")
+
+
+def node_port(r):
+    yield "the port", r.by_name[("Service", "mcp-tasks-gateway")]["spec"]["ports"][0]["nodePort"], 30080
+
+
+def long_drain(r):
+    yield "time to end", pods(r)["gateway"]["terminationGracePeriodSeconds"], 30 + 20 + 120 + 5
+
+
+def from_files(r):
+    """Passwords and authorities that are mounted."""
+    yield "password files", dict(passwords(r)), dict.fromkeys(("gateway", "worker-default", "cron"), "/etc/mcp-tasks/postgres/password/password")
+    for name in ("gateway", "worker-default", "cron", "migrate"):
+        mounted = {m["mountPath"] for m in pods(r)[name]["containers"][0]["volumeMounts"]}
+        yield f"{name}'s mounts", "/etc/mcp-tasks/postgres/password" in mounted, True
+
+
+def csi(r):
+    yield "password files", dict(passwords(r)), dict.fromkeys(("gateway", "worker-default", "cron"), "/mnt/csi/password")
+    for name, spec in pods(r).items():
+        yield f"{name}'s volume", [v["csi"]["driver"] for v in spec["volumes"] if "csi" in v], ["secrets-store.csi.k8s.io"]
+
+
+NGINX, ALB = "nginx.ingress.kubernetes.io", "alb.ingress.kubernetes.io"
+CASES = {"default": default, "route": route, "route-retry": route_retry, "hpa": hpa, "external": external, "groups": groups,
+         "ingress-nginx": ingress(**{f"{NGINX}/proxy-buffering": "off", f"{NGINX}/proxy-read-timeout": "3600", f"{NGINX}/proxy-body-size": "5m"}),
+         "ingress-haproxy": ingress(**{"haproxy.org/timeout-server": "3600s", "haproxy.org/timeout-client": "3600s"}),
+         "ingress-alb": ingress(**{f"{ALB}/load-balancer-attributes": "idle_timeout.timeout_seconds=3600", "a": "b"}),
+         "pods": of_pods, "containers": containers, "digest": digest, "accounts": accounts, "budgets": budgets, "load-balancer": load_balancer,
+         "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi,
+         "roles": roles, "roles-passwords": roles_passwords, "mirror": mirror, "migration": migration, "operators": operators,
          "tls": tls_ingress, "tls-route": tls_route}
 
 

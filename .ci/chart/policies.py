@@ -181,6 +181,8 @@ def selectors(rendered, pods):
             if not having or (not metrics and len(having) != len(chosen)):
                 yield f"Service/{service['metadata']['name']}: nobody has the port {port['targetPort']}"
     policies = rendered.of("NetworkPolicy")
+    yield from (f"NetworkPolicy/{p['metadata']['name']} is silent about a way" for p in policies
+                if sorted(p["spec"]["policyTypes"]) != ["Egress", "Ingress"])
     if policies:
         for o, labels, spec in pods:
             mine = [p for p in policies if selects(p["spec"]["podSelector"]["matchLabels"], labels)]
