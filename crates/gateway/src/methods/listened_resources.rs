@@ -68,7 +68,8 @@ impl Resources {
         let may_read = call.caller.has_scopes(&shared.door.auth.scopes().resources);
         let mut wanted = BTreeMap::new();
         for uri in uris {
-            if uri.len() > URI_BYTES_MAX || !may_read {
+            // Nothing is at a URI with a zero byte (RFC 3986 §2), and Postgres could not keep it.
+            if uri.len() > URI_BYTES_MAX || uri.contains('\0') || !may_read {
                 continue;
             }
             let provider = provided.resource(&uri).filter(|provider| {

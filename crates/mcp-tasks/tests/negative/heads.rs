@@ -127,9 +127,13 @@ pub fn rows() -> Vec<Row> {
         rows.push(row(name, &request, Error(401, 401)));
     }
     let latin = discover().set("Authorization", b"Bearer \xe9");
-    rows.push(row("a token in Latin-1", &latin, Error(401, 401)));
+    rows.push(row("a token in Latin-1", &latin, Error(400, 400)));
     let twice = discover().with("Authorization", "Bearer bob");
-    rows.push(row("two tokens", &twice, Error(401, 401)));
+    rows.push(row("two tokens", &twice, Error(400, 400)));
+    for query in ["access_token=alice", "a=b&access_token=", "access_token"] {
+        let request = discover().line(&format!("POST /mcp?{query} HTTP/1.1"));
+        rows.push(row(format!("a token in the URL: {query}"), &request, Error(400, 400)).saying("URL"));
+    }
     // The cheapest check first: what is wrong besides is not even looked at.
     let all = post()
         .set("Host", "evil")

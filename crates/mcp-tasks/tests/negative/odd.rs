@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::request::{CAPABILITIES_KEY, instead, meta, modern};
 use crate::row::Answer::{Error, Result};
 use crate::row::{Row, row};
-use crate::stack::Stack;
+use crate::stack::{SOON, Stack};
 
 /// Texts that Postgres, JSON or a terminal could take amiss.
 const TEXTS: &[(&str, &str)] = &[
@@ -20,6 +20,27 @@ const TEXTS: &[(&str, &str)] = &[
     ("ten thousand accents", "e\u{301}\u{301}\u{301}"),
     ("quotes", "'\"`\\;--/*"),
 ];
+
+/// Streams, which no row can wait for the end of: what cannot be is left out of what is agreed to.
+pub async fn listens(stack: &Stack) {
+    let alice = stack.cluster.client(0, "alice");
+    let watched = "test://watched-resource";
+    let uris: Vec<String> = TEXTS
+        .iter()
+        .map(|(_, text)| format!("test://template/{text}/data"))
+        .chain([watched.to_owned()])
+        .collect();
+    let ids: Vec<&str> = TEXTS.iter().map(|(_, text)| *text).collect();
+    let filter = json!({"resourceSubscriptions": uris, "taskIds": ids});
+    let mut stream = alice.listen(filter).await.unwrap();
+    let told = stream.next(SOON).await.unwrap().unwrap();
+    assert_eq!(told["method"], "notifications/subscriptions/acknowledged");
+    let agreed = &told["params"]["notifications"];
+    assert_eq!(agreed["taskIds"], json!([]), "{told}");
+    let agreed = agreed["resourceSubscriptions"].as_array().unwrap();
+    assert!(agreed.contains(&json!(watched)), "{told}");
+    assert!(!agreed.contains(&json!(uris[0])), "{told}");
+}
 
 pub async fn rows(stack: &Stack) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -56,7 +77,7 @@ pub async fn rows(stack: &Stack) -> Vec<Row> {
             Result,
         ));
         let key = json!({"name": "greet", "arguments": {"name": "x"}, "idempotencyKey": format!("key {text}")});
-        let refused = *name == "a zero byte";
+        let refused = text.contains(char::is_control);
         let answer = if refused { Error(200, -32602) } else { Result };
         rows.push(row(
             format!("an idempotency key of {name}"),

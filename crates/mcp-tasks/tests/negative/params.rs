@@ -227,7 +227,7 @@ pub fn rows() -> Vec<Row> {
         rows.push(row(
             format!("an idempotency key in _meta: {name}"),
             &call(params),
-            Error(400, -32602),
+            WRONG,
         ));
     }
     let mut params = json!({"name": "greet", "arguments": {"name": "x"}, "idempotencyKey": "a"});

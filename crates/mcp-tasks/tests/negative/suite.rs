@@ -71,6 +71,7 @@ async fn every_bad_request_is_refused_as_documented() {
         assert!(wrong.is_empty(), "round {round}:\n{}", wrong.join("\n"));
         resident.push(stack.resident());
     }
+    crate::odd::listens(&stack).await;
     println!("resident after each round: {resident:?}");
     let (warm, last) = (resident[WARM - 1], resident[ROUNDS - 1]);
     assert!(last < warm + GROWTH_MAX, "{resident:?}");
