@@ -88,8 +88,9 @@ fn named_tests(line: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-#[test]
-fn every_fault_names_tests_that_exist() {
+/// Every row of a page's tables names tests, and they exist; of so many rows at least. The first cell of
+/// a head is one of `heads`.
+fn rows_name_tests(page: &str, heads: &[&str], rows_min: usize) {
     let sources: Vec<_> = [root().join("crates"), root().join("loadtest")]
         .iter()
         .flat_map(|dir| files(dir, ".rs"))
@@ -114,21 +115,35 @@ fn every_fault_names_tests_that_exist() {
             (stem == file && marked) || (text.contains("tests![") && text.contains(&listed))
         })
     };
-    let page = text(&root().join("docs/faults.md"));
+    let content = text(&root().join(page));
     let mut rows = 0;
-    for line in page.lines() {
+    for line in content.lines() {
         let named = named_tests(line);
         for (file, test) in &named {
-            assert!(exists(file, test), "docs/faults.md: no test {file}::{test}");
+            assert!(exists(file, test), "{page}: no test {file}::{test}");
         }
-        let is_row = line.starts_with("| ") && !line.starts_with("| what ");
-        if is_row {
+        let is_head = heads
+            .iter()
+            .any(|head| line.starts_with(&format!("| {head} |")));
+        if line.starts_with("| ") && !is_head {
             rows += 1;
             assert!(
                 !named.is_empty() || line.contains("later: "),
-                "docs/faults.md: a row without a test: {line}"
+                "{page}: a row without a test: {line}"
             );
         }
     }
-    assert!(rows > 60, "only {rows} rows");
+    assert!(rows > rows_min, "{page}: only {rows} rows");
+}
+
+#[test]
+fn every_fault_names_tests_that_exist() {
+    let heads = ["what dies", "what fails elsewhere"];
+    rows_name_tests("docs/faults.md", &heads, 60);
+}
+
+#[test]
+fn every_attack_names_tests_that_exist() {
+    let heads = ["asset", "attack", "asked of us"];
+    rows_name_tests("docs/threat-model.md", &heads, 60);
 }
