@@ -123,6 +123,11 @@ def compose(binary):
         image = service["image"]
         if ":" not in image or image.endswith(":latest"):
             yield f"{where}: an image that may change: {image}"
+        if image.startswith("mcp-tasks:"):
+            if not service.get("read_only") or service.get("cap_drop") != ["ALL"]:
+                yield f"{where}: may write to its image, or has rights of the system's"
+            if service.get("security_opt") != ["no-new-privileges:true"]:
+                yield f"{where}: may get further rights"
         for volume in service.get("volumes", []):
             if volume["type"] == "bind" and not pathlib.Path(volume["source"]).exists():
                 yield f"{where}: there is no {volume['source']}"
