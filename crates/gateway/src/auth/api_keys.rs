@@ -12,6 +12,7 @@ use serde::Deserialize;
 use store::Principal;
 use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
+use toml::Spanned;
 
 use super::cache::Hash;
 use super::claims::is_name;
@@ -46,7 +47,7 @@ struct Key {
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    key: Vec<Entry>,
+    key: Vec<Spanned<Entry>>,
 }
 
 /// `[[key]]`.
@@ -163,22 +164,27 @@ fn read(file: &Path, text: &str) -> Result<Vec<Key>, Vec<String>> {
         let problem = format!("is larger than {FILE_BYTES_MAX} bytes");
         return Err(vec![told(file, &problem)]);
     }
+    let line = |at: usize| {
+        1 + text
+            .get(..at)
+            .map_or(0, |before| before.matches('\n').count())
+    };
     let parsed: Result<File, toml::de::Error> = toml::from_str(text);
     let parsed = parsed.map_err(|error| {
         // Without the line itself: somebody may have put a key where its hash belongs.
-        let before = error.span().and_then(|span| text.get(..span.start));
-        let line = before.map_or(1, |before| 1 + before.matches('\n').count());
+        let line = line(error.span().map_or(0, |span| span.start));
         vec![told(file, &format!("line {line}: {}", error.message()))]
     })?;
     let mut problems = Vec::new();
     let mut keys: Vec<Key> = Vec::new();
     for (place, entry) in parsed.key.into_iter().enumerate() {
-        match entry.read() {
+        let at = format!("line {}: key[{place}]", line(entry.span().start));
+        match entry.into_inner().read() {
             Ok(key) if keys.iter().any(|other| other.hash == key.hash) => {
-                problems.push(told(file, &format!("key[{place}].sha256: occurs twice")));
+                problems.push(told(file, &format!("{at}.sha256: occurs twice")));
             }
             Ok(key) => keys.push(key),
-            Err(problem) => problems.push(told(file, &format!("key[{place}].{problem}"))),
+            Err(problem) => problems.push(told(file, &format!("{at}.{problem}"))),
         }
     }
     if problems.is_empty() {
@@ -301,10 +307,13 @@ mod tests {
         assert_eq!(parse(&good).unwrap()[0].principal.issuer, "api-keys");
         assert!(parse("").unwrap().is_empty());
         for (text, told) in [
-            (format!("{good}{good}"), "key[1].sha256: occurs twice"),
             (
-                "[[key]]\nsha256 = \"ab\"\nsubject = \"a\"".to_owned(),
-                "key[0].sha256",
+                format!("{good}{good}"),
+                "line 4: key[1].sha256: occurs twice",
+            ),
+            (
+                "# ours\n\n[[key]]\nsha256 = \"ab\"\nsubject = \"a\"".to_owned(),
+                "line 3: key[0].sha256",
             ),
             (entry("subject = \"\""), "key[0].subject"),
             (

@@ -5,11 +5,26 @@ use http::header::AUTHORIZATION;
 
 use super::{Refused, invalid, malformed};
 
+/// What the parameter is called that holds a token in a URL or a form (RFC 6750 §2.2, §2.3).
+const PARAMETER: &str = "access_token";
+
 /// A token longer than this is no token of ours.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
-/// The token of the one `Authorization: Bearer` header; `None` if there is no such header. Tokens in
-/// a URL's query or in a form are not looked for (MCP 2026-07-28 §Authorization).
+/// Refuses a URL that holds a token: it would stand in the logs of every proxy on the way (OAuth 2.1
+/// §5.1, MCP 2026-07-28 §Token Requirements). That it is good makes it no better.
+pub(crate) fn none_in_url(query: Option<&str>) -> Result<(), Refused> {
+    let mut parameters = query.unwrap_or_default().split('&');
+    let named = |parameter: &str| parameter.split('=').next() == Some(PARAMETER);
+    match parameters.any(named) {
+        true => Err(malformed("an access token must not be in the URL")),
+        false => Ok(()),
+    }
+}
+
+/// The token of the one `Authorization: Bearer` header; `None` if there is none. Credentials of
+/// another scheme are none that we could judge: who sends them is told what we take, without an error
+/// code (RFC 6750 §3.1).
 pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else {
@@ -23,7 +38,10 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
         .map_err(|_| malformed("the Authorization header is not ASCII"))?;
     let (scheme, token) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(malformed("the Authorization header must be a Bearer token"));
+        return Err(Refused::Unauthorized {
+            error: None,
+            message: "the Authorization header must be a Bearer token",
+        });
     }
     let token = token.trim();
     // RFC 6750 §2.1: b64token.

@@ -1,13 +1,16 @@
 //! What a token says: for whom, by whom, until when, and about whom (RFC 7519 §4.1, RFC 7662 §2.2).
 //! A JWT's claims and an introspection's answer are judged alike.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use store::Principal;
 
 use super::config::Issuer;
 use super::scopes::is_scope;
-use super::{Proven, Refused, invalid};
+use super::{Proven, Refused, invalid, metadata};
 
 /// Of `sub` and of a tenant. (OpenID Connect Core §2 allows 255.)
 const NAME_BYTES_MAX: usize = 512;
@@ -18,7 +21,34 @@ pub(super) struct Claims {
     all: Map<String, Value>,
 }
 
-/// Those that decide. A claim that occurs twice is refused, here, whoever's reader took which.
+/// All claims, each once: of one that occurs twice, another reader could have taken the other.
+struct Unique(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Unique;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unique, A::Error> {
+                let mut all = Map::new();
+                while let Some((name, value)) = members.next_entry::<String, Value>()? {
+                    if all.insert(name, value).is_some() {
+                        return Err(de::Error::custom("a claim occurs twice"));
+                    }
+                }
+                Ok(Unique(all))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// Those that decide.
 #[derive(Deserialize)]
 struct Registered {
     iss: Option<String>,
@@ -60,9 +90,10 @@ pub(super) enum Origin {
 impl Claims {
     pub(super) fn read(json: &[u8]) -> Result<Self, Refused> {
         let broken = |_| invalid("the claims of the access token are malformed");
+        let Unique(all) = serde_json::from_slice(json).map_err(broken)?;
         Ok(Self {
-            registered: serde_json::from_slice(json).map_err(broken)?,
-            all: serde_json::from_slice(json).map_err(broken)?,
+            registered: Registered::deserialize(&all).map_err(broken)?,
+            all,
         })
     }
 
@@ -80,8 +111,8 @@ impl Claims {
             _ => return Err(invalid("the access token is of another issuer")),
         }
         let for_us = match &claims.aud {
-            Some(Audience::One(one)) => one == by.resource,
-            Some(Audience::Many(many)) => many.iter().any(|one| one == by.resource),
+            Some(Audience::One(one)) => names(one, by.resource),
+            Some(Audience::Many(many)) => many.iter().any(|one| names(one, by.resource)),
             None => false,
         };
         if !for_us {
@@ -147,6 +178,16 @@ impl Claims {
     }
 }
 
+/// Whether an audience is our resource. Scheme and host are compared without their case, as MCP
+/// 2026-07-28 §Canonical Server URI asks, and at the root a path of `/` is none (RFC 3986 §6.2.3;
+/// many clients write it so); all else is compared byte for byte.
+fn names(audience: &str, resource: &str) -> bool {
+    let (origin, path) = metadata::split(audience);
+    let (our_origin, our_path) = metadata::split(resource);
+    let root = |path| matches!(path, "" | "/");
+    origin.eq_ignore_ascii_case(our_origin) && (path == our_path || (root(path) && root(our_path)))
+}
+
 /// Seconds since 1970, of whatever number; what is none lies in the past.
 fn moment(seconds: f64) -> i64 {
     #[expect(
@@ -208,6 +249,37 @@ mod tests {
         assert_eq!(principal.tenant.as_deref(), Some("acme"));
         assert_eq!(judged.scopes.unwrap(), ["a", "b", "c"]);
         assert_eq!(judged.until, Some(NOW + 90));
+    }
+
+    #[test]
+    fn audiences_are_compared_as_uris_are() {
+        for (audience, resource) in [
+            ("https://us/mcp", "https://us/mcp"),
+            ("HTTPS://Us/mcp", "https://us/mcp"),
+            ("https://us", "https://us"),
+            ("https://us/", "https://us"),
+            ("https://US:8443/", "https://us:8443"),
+        ] {
+            assert!(names(audience, resource), "{audience} {resource}");
+        }
+        for (audience, resource) in [
+            ("https://us/MCP", "https://us/mcp"),
+            ("https://us/mcp/", "https://us/mcp"),
+            ("https://us/mcp?x", "https://us/mcp"),
+            ("https://us/mcp#x", "https://us/mcp"),
+            ("https://us", "https://us/mcp"),
+            ("https://us/mcp", "https://us"),
+            ("https://us//", "https://us"),
+            ("http://us/mcp", "https://us/mcp"),
+            ("https://us:443/mcp", "https://us/mcp"),
+            ("https://us.evil/mcp", "https://us/mcp"),
+            ("https://evil@us/mcp", "https://us/mcp"),
+            ("us/mcp", "https://us/mcp"),
+            ("", "https://us"),
+            ("/", "https://us"),
+        ] {
+            assert!(!names(audience, resource), "{audience} {resource}");
+        }
     }
 
     #[test]

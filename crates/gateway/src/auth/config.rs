@@ -1,6 +1,6 @@
 //! `[auth]`: who may call, and how they prove it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetch::fetchable;
 use super::jwk::Algorithm;
-use super::scopes::Scopes;
+use super::scopes::{self, Scopes};
 
 /// Clocks that differ more than that are to be mended.
 const LEEWAY_MAX: Duration = Duration::from_secs(300);
@@ -35,6 +35,9 @@ pub struct Config {
     pub api_keys_file: Option<PathBuf>,
     /// Scopes that methods need beyond those of the tool.
     pub scopes: Scopes,
+    /// Broad scopes, and the narrower ones that each of them implies, such as
+    /// `"tasks:admin" = ["tasks:read", "tasks:cancel"]`; those may imply others in turn.
+    pub implied_scopes: BTreeMap<String, Vec<String>>,
     /// By how much an issuer's clock may differ from ours. At most 5m.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
@@ -116,6 +119,7 @@ impl Default for Config {
             issuers: Vec::new(),
             api_keys_file: None,
             scopes: Scopes::default(),
+            implied_scopes: BTreeMap::new(),
             leeway: Duration::from_secs(30),
             tokens_cached_max: 10_000,
             keys_refresh: Duration::from_secs(300),
@@ -217,6 +221,7 @@ impl Config {
             problems.push("auth.tokens_cached_max: must be at least 1".to_owned());
         }
         problems.extend(self.scopes.problems());
+        problems.extend(scopes::implied_problems(&self.implied_scopes));
         problems
     }
 }
@@ -332,6 +337,12 @@ mod tests {
         config.resource = "https://mcp.example.com/mcp/".to_owned();
         config.resource_metadata = "http://mcp.example.com/x".to_owned();
         config.scopes.call = vec!["two words".to_owned()];
+        config.scopes.read = vec!["offline_access".to_owned()];
+        let implied = [
+            ("a b".to_owned(), Vec::new()),
+            ("a".to_owned(), vec![String::new()]),
+        ];
+        config.implied_scopes = implied.into();
         config.issuers.push(config.issuers[0].clone());
         config.issuers.push(Issuer {
             issuer: "http://id.example.com".to_owned(),
@@ -364,11 +375,13 @@ mod tests {
             "keys_age_max",
             "tokens_cached_max",
             "scopes.call",
+            "scopes.read",
+            "implied_scopes",
         ] {
             let named = |problem: &String| problem.starts_with(&format!("auth.{field}:"));
             assert!(problems.iter().any(named), "{field}: {problems:#?}");
         }
-        assert_eq!(problems.len(), 16, "{problems:#?}");
+        assert_eq!(problems.len(), 19, "{problems:#?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Which scopes a method needs beyond those of its tool.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,13 +58,52 @@ impl Scopes {
     pub(crate) fn problems(&self) -> Vec<String> {
         let lists = self.lists().into_iter();
         let wrong = lists.flat_map(|(name, list)| {
-            let wrong = list.iter().filter(|scope| !is_scope(scope));
-            wrong.map(move |scope| {
-                format!("auth.scopes.{name}: {scope:?} is no scope: one word without quotes")
-            })
+            let wrong = list.iter().filter_map(|scope| problem(scope));
+            wrong.map(move |problem| format!("auth.scopes.{name}: {problem}"))
         });
         wrong.collect()
     }
+}
+
+/// What is wrong with a scope that a method needs.
+fn problem(scope: &str) -> Option<String> {
+    if !is_scope(scope) {
+        return Some(format!("{scope:?} is no scope: one word without quotes"));
+    }
+    // MCP 2026-07-28 §Refresh Tokens: no resource needs them.
+    (scope == "offline_access").then(|| {
+        format!("{scope:?} is between a client and its authorization server: no method may need it")
+    })
+}
+
+/// What is wrong with `auth.implied_scopes`.
+pub(super) fn implied_problems(implied: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let all = implied
+        .iter()
+        .flat_map(|(broad, narrow)| narrow.iter().chain([broad]));
+    let wrong = all.filter(|scope| !is_scope(scope));
+    wrong
+        .map(|scope| format!("auth.implied_scopes: {scope:?} is no scope: one word without quotes"))
+        .collect()
+}
+
+/// Adds what scopes imply, and what those imply in turn, each once (MCP 2026-07-28 §Scope Challenge
+/// Handling: hierarchies of scopes count).
+pub(super) fn imply(scopes: &mut Vec<String>, implied: &BTreeMap<String, Vec<String>>) {
+    if implied.is_empty() {
+        return;
+    }
+    let mut at = 0;
+    while let Some(scope) = scopes.get(at) {
+        let narrower = implied.get(scope).map_or(&[][..], Vec::as_slice);
+        for narrow in narrower {
+            if !scopes.contains(narrow) {
+                scopes.push(narrow.clone());
+            }
+        }
+        at += 1;
+    }
+    scopes.sort();
 }
 
 /// All that a call needs, each once, so that a client asks for all of it at once.
@@ -95,6 +136,27 @@ mod tests {
         }
         for bad in ["", "a b", "a\"b", "a\\b", "\u{e9}", "a\n"] {
             assert!(!is_scope(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn broad_scopes_imply_narrower_ones() {
+        let list = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let implied = BTreeMap::from([
+            ("admin".to_owned(), list("write read")),
+            ("write".to_owned(), list("read append")),
+            // Round in a circle.
+            ("append".to_owned(), list("write")),
+        ]);
+        for (held, worth) in [
+            ("admin", "admin append read write"),
+            ("append x", "append read write x"),
+            ("read", "read"),
+            ("administrator", "administrator"),
+        ] {
+            let mut scopes = list(held);
+            imply(&mut scopes, &implied);
+            assert_eq!(scopes, list(worth), "{held}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! From a token to a principal: an API key, a JWT, or an opaque token that its issuer knows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -14,6 +15,7 @@ use super::fetch::Client;
 use super::introspection::{Introspection, REFUSED_FOR, not_active};
 use super::jws::{self, Jws};
 use super::keys::{Keys, Missing};
+use super::scopes;
 use super::{Proven, Refused, clock, invalid, unavailable};
 use crate::metrics::Metrics;
 
@@ -21,6 +23,7 @@ use crate::metrics::Metrics;
 pub(super) struct Tokens {
     resource: String,
     leeway: i64,
+    implied: BTreeMap<String, Vec<String>>,
     issuers: Vec<Issuer>,
     api_keys: Option<ApiKeys>,
     known: Cache<Known>,
@@ -63,6 +66,7 @@ impl Tokens {
         Ok(Self {
             resource: config.resource.clone(),
             leeway: i64::try_from(config.leeway.as_secs()).unwrap_or_default(),
+            implied: config.implied_scopes.clone(),
             issuers: issuers.collect(),
             api_keys: config
                 .api_keys_file
@@ -92,10 +96,15 @@ impl Tokens {
 
     /// Whose token it is.
     pub(super) async fn verify(&self, token: &str) -> Result<Proven, Refused> {
-        let (kind, verified) = self.check(token).await;
+        let (kind, mut verified) = self.check(token).await;
+        if let Ok(proven) = &mut verified
+            && let Some(scopes) = &mut proven.scopes
+        {
+            scopes::imply(scopes, &self.implied);
+        }
         let outcome = match &verified {
             Ok(_) => "accepted",
-            Err(Refused::Unauthorized { .. }) => "refused",
+            Err(Refused::Unauthorized { .. } | Refused::Malformed { .. }) => "refused",
             Err(Refused::Unavailable { .. }) => "unavailable",
         };
         self.metrics
@@ -103,6 +112,15 @@ impl Tokens {
             .with_label_values(&[kind, outcome])
             .inc();
         verified
+    }
+
+    /// Whose token it is, if that is known without asking or computing anything.
+    pub(super) fn remembered(&self, token: &str) -> Option<Proven> {
+        let hash = cache::hash(token);
+        if token.starts_with(api_keys::PREFIX) {
+            return self.api_keys.as_ref()?.find(&hash).ok();
+        }
+        self.known(&hash)?.ok().map(Arc::unwrap_or_clone)
     }
 
     async fn check(&self, token: &str) -> (&'static str, Result<Proven, Refused>) {
