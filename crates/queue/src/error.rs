@@ -71,7 +71,7 @@ pub(crate) fn refusal(error: &redis::RedisError) -> Option<&'static str> {
         return Some("it is no Redis Cluster: leave redis.cluster out");
     }
     if detail.contains("unknown command") {
-        return Some("it is too old: Redis 7 or newer is needed");
+        return Some("it does not know a command of ours: Redis 7 or newer is needed");
     }
     // The library shares its causes.
     let shared = std::error::Error::source(error)?.downcast_ref::<Shared>()?;

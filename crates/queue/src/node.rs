@@ -88,8 +88,9 @@ impl Node {
         }
     }
 
-    fn name(&self) -> String {
-        self.at.as_ref().map_or_else(String::new, Place::to_string)
+    /// For the log; without a cluster there is nothing to tell apart.
+    fn name(&self) -> Option<String> {
+        self.at.as_ref().map(Place::to_string)
     }
 }
 
