@@ -73,7 +73,7 @@ fn param(value: &str, decoded: Option<&str>, body: &str) {
     };
     match &read["p"] {
         Value::String(text) => assert_eq!(judged.is_ok(), decoded == Some(text)),
-        Value::Number(_) => {
+        Value::Number(_) if body.trim().parse::<f64>().is_ok() => {
             // Equal digits are equal; and equal numbers have no distance as doubles.
             let header = decoded.unwrap_or_default();
             let [ours, theirs] = [body.trim(), header].map(|text| text.parse::<f64>());

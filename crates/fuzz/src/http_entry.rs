@@ -19,7 +19,7 @@ const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1
 const HANGS: Duration = Duration::from_secs(20);
 /// What `docs/errors.md` knows; 503, because nothing but the gateway is there.
 const STATUSES: &[u16] = &[
-    200, 202, 204, 400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 429, 431, 503,
+    100, 200, 202, 204, 400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 429, 431, 503,
 ];
 /// A gateway's whole endpoint, and half of one of an older revision.
 const MODERN: &str = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\

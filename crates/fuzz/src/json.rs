@@ -11,7 +11,10 @@ pub(crate) fn digests(data: &[u8]) {
     let first = digest(&value);
     let pretty = serde_json::to_string_pretty(&value).expect("a value prints");
     let again: Value = serde_json::from_str(&pretty).expect("it was printed");
-    assert_eq!(digest(&again), first, "white space");
+    // A double that was read may be printed as one that is read as its neighbour.
+    if again == value {
+        assert_eq!(digest(&again), first, "white space");
+    }
     assert_eq!(digest(&backwards(&value)), first, "order of members");
     // Another value has another digest.
     let other = serde_json::json!([value]);
@@ -22,7 +25,7 @@ pub(crate) fn digests(data: &[u8]) {
         .and_then(|both| both.first().zip(both.get(1)))
     {
         if let Err(told) = gateway::fuzzed::check_schema(&schema.to_string(), arguments) {
-            assert!(!told.is_empty() && told.len() < 4000, "{told}");
+            assert!(!told.is_empty() && told.chars().count() < 4000, "{told}");
         }
     }
 }

@@ -46,7 +46,7 @@ fn reference(bytes: &[u8]) -> (Vec<String>, Option<String>) {
                 data.push_str(value);
                 data.push('\n');
             }
-            "id" if !value.contains('\0') => id = Some(value.to_owned()),
+            "id" if value.len() <= 1024 && !value.contains('\0') => id = Some(value.to_owned()),
             _ => {}
         }
     }

@@ -73,7 +73,7 @@ impl Schema {
             .map(|error| {
                 let path = error.instance_path().to_string();
                 let place = if path.is_empty() { "/" } else { &path };
-                format!("- at {place}: {}", shorten(&error.to_string()))
+                format!("- at {}: {}", shorten(place), shorten(&error.to_string()))
             })
             .collect();
         Err(format!(

@@ -334,7 +334,8 @@ fn sections<'r, 'a>(
         };
         let name = table.get("name").and_then(|name| name.get_ref().as_str());
         let place = match name {
-            Some(name) => format!("{key} \"{name}\""),
+            // Escaped: what is told of it stays on its line.
+            Some(name) => format!("{key} {name:?}"),
             None => format!("{key}[{index}]"),
         };
         sections.push(Section::new(root.reader, place, table, at, keys));

@@ -76,12 +76,12 @@ impl<'a> Reader<'a> {
     }
 
     fn said(&self, at: usize, key: String, problem: impl Into<String>) -> Problem {
-        // Messages of the parser may have lines.
-        let problem = problem.into().trim().replace('\n', " ");
+        // Messages of the parser may have lines, and so may keys in quotes.
+        let on_one_line = |text: &str| text.trim().replace('\n', " ");
         Problem {
             line: self.line(at),
-            key,
-            problem,
+            key: on_one_line(&key),
+            problem: on_one_line(&problem.into()),
         }
     }
 
