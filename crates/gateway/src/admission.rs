@@ -1,4 +1,4 @@
-//! What one principal may take: requests a second, calls that wait, subscriptions, live tasks. Who
+//! What one principal may take: requests a second and at once, calls that wait, subscriptions, live tasks. Who
 //! takes too much is refused before it costs anything, so that it costs the others nothing.
 //!
 //! Requests, waits and subscriptions are counted in this process, live tasks in Postgres. What is
@@ -39,6 +39,7 @@ pub(crate) enum Asks {
 /// What is held open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    Request,
     Call,
     Listen,
 }
@@ -49,6 +50,7 @@ pub(crate) struct Admission {
     hasher: RandomState,
     rate: f64,
     burst: f64,
+    open_max: usize,
     calls_max: usize,
     listens_max: usize,
     live_max: u64,
@@ -66,6 +68,7 @@ struct Account {
     /// Requests that it may still send at once; below 0 it is overdrawn.
     requests: f64,
     filled_at: Instant,
+    open: usize,
     calls: usize,
     listens: usize,
     room: Option<Room>,
@@ -96,6 +99,7 @@ impl Admission {
             hasher: RandomState::new(),
             rate: number(limits.requests_of_principal_per_second),
             burst: number(limits.requests_of_principal_burst),
+            open_max: limits.requests_of_principal_max,
             calls_max: limits.held_calls_of_principal_max,
             listens_max: limits.listens_of_principal_max,
             live_max: count(limits.live_tasks_of_principal_max),
@@ -103,21 +107,37 @@ impl Admission {
         }
     }
 
-    /// A request of this principal.
+    /// A request of this principal, and its place among those that are being answered.
     ///
     /// # Errors
-    /// If it sends more than it may.
-    pub(crate) fn request(&self, principal: &Principal, asks: Asks) -> Result<(), Error> {
+    /// If it sends more than it may, or has as many open.
+    pub(crate) fn request(&self, principal: &Principal, asks: Asks) -> Result<Place, Error> {
         self.request_at(Instant::now(), principal, asks)
     }
 
-    fn request_at(&self, now: Instant, principal: &Principal, asks: Asks) -> Result<(), Error> {
-        if self.rate == 0.0 {
-            return Ok(());
-        }
+    fn request_at(&self, now: Instant, principal: &Principal, asks: Asks) -> Result<Place, Error> {
         let key = self.key(principal);
         let mut book = lock(&self.book);
         let account = book.account(key, now, self);
+        if account.open >= self.open_max {
+            return Err(limited("open requests"));
+        }
+        self.draw(account, now, asks)?;
+        account.open += 1;
+        Ok(Place {
+            book: Arc::clone(&self.book),
+            key,
+            kind: Kind::Request,
+            taken: account.open,
+            max: self.open_max,
+        })
+    }
+
+    /// Takes one request of what the account may send.
+    fn draw(&self, account: &mut Account, now: Instant, asks: Asks) -> Result<(), Error> {
+        if self.rate == 0.0 {
+            return Ok(());
+        }
         let since = now.duration_since(account.filled_at).as_secs_f64();
         account.requests = self.burst.min(account.requests + since * self.rate);
         account.filled_at = now;
@@ -126,11 +146,7 @@ impl Admission {
             Asks::Other => 1.0,
         };
         if account.requests < floor {
-            let wait = (floor - account.requests) / self.rate;
-            return Err(Error::Limited {
-                what: "requests",
-                retry_after: Duration::from_secs_f64(wait.clamp(1.0, 3600.0)),
-            });
+            return Err(self.too_many(floor - account.requests));
         }
         account.requests -= 1.0;
         Ok(())
@@ -151,11 +167,16 @@ impl Admission {
             return Ok(());
         }
         account.requests += 1.0;
-        let wait = (1.0 - account.requests) / self.rate;
-        Err(Error::Limited {
+        Err(self.too_many(1.0 - account.requests))
+    }
+
+    /// So many requests must come back before one more is let in.
+    fn too_many(&self, lacking: f64) -> Error {
+        let wait = lacking / self.rate;
+        Error::Limited {
             what: "requests",
             retry_after: Duration::from_secs_f64(wait.clamp(1.0, 3600.0)),
-        })
+        }
     }
 
     /// A call that may have to wait for its result. Whether it may is for [`Place::is_over`] to say,
@@ -260,13 +281,15 @@ impl Admission {
         }
     }
 
-    fn key(&self, principal: &Principal) -> u64 {
+    /// What stands for a principal in this process.
+    pub(crate) fn key(&self, principal: &Principal) -> u64 {
         self.hasher
             .hash_one((&principal.issuer, &principal.subject, "principal"))
     }
 }
 
-fn limited(what: &'static str) -> Error {
+/// A principal has as many of something as it may.
+pub(crate) fn limited(what: &'static str) -> Error {
     Error::Limited {
         what,
         retry_after: Duration::from_secs(1),
@@ -286,6 +309,7 @@ impl Book {
         self.accounts.entry(key).or_insert_with(|| Account {
             requests: of.burst,
             filled_at: now,
+            open: 0,
             calls: 0,
             listens: 0,
             room: None,
@@ -296,6 +320,7 @@ impl Book {
 impl Account {
     fn of(&mut self, kind: Kind) -> &mut usize {
         match kind {
+            Kind::Request => &mut self.open,
             Kind::Call => &mut self.calls,
             Kind::Listen => &mut self.listens,
         }
@@ -304,7 +329,8 @@ impl Account {
     /// A new one would be the same.
     fn rests(&self, now: Instant, of: &Admission) -> bool {
         let since = now.duration_since(self.filled_at).as_secs_f64();
-        self.calls == 0
+        self.open == 0
+            && self.calls == 0
             && self.listens == 0
             && self.requests + since * of.rate >= of.burst
             && self.room.is_none_or(|room| room.until <= now)
@@ -342,6 +368,7 @@ mod tests {
         let mut limits = Limits {
             requests_of_principal_per_second: 10,
             requests_of_principal_burst: 5,
+            requests_of_principal_max: 4,
             held_calls_of_principal_max: 2,
             listens_of_principal_max: 2,
             ..Limits::default()
@@ -402,6 +429,20 @@ mod tests {
             assert!(admission.was_other(&alice).is_err());
         }
         assert_eq!((0..20).filter(|_| untold().is_ok()).count(), 5);
+    }
+
+    #[test]
+    fn so_many_are_answered_at_once() {
+        let admission = admission(|limits| limits.requests_of_principal_burst = 100);
+        let (alice, bob) = (who("alice"), who("bob"));
+        let ask = |who| admission.request(who, Asks::Other);
+        let mut open: Vec<Place> = (0..4).map(|_| ask(&alice).unwrap()).collect();
+        for asks in [Asks::Other, Asks::Read, Asks::Untold] {
+            assert!(admission.request(&alice, asks).is_err(), "{asks:?}");
+        }
+        assert!(ask(&bob).is_ok());
+        open.pop();
+        assert!(ask(&alice).is_ok());
     }
 
     #[test]

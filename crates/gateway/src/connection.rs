@@ -6,33 +6,47 @@
 //! (Over HTTP/2 a frame may still wait for the peer's window: the mark is then early.)
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::deliveries::{Deliveries, Mark};
+use crate::overdue::Unwritten;
 
 /// What the requests of one connection share.
 pub(crate) struct Connection {
+    peer: IpAddr,
     spoke: AtomicBool,
     multiplexed: CancellationToken,
     unflushed: Mutex<Vec<Mark>>,
     deliveries: Deliveries,
+    unwritten: Arc<Unwritten>,
 }
 
 impl Connection {
-    pub(crate) fn new(deliveries: Deliveries) -> Arc<Self> {
+    /// `patience`: how long a peer may take in nothing of what it is sent.
+    pub(crate) fn new(peer: IpAddr, deliveries: Deliveries, patience: Duration) -> Arc<Self> {
         Arc::new(Self {
+            peer,
+            unwritten: Unwritten::new(patience),
             spoke: AtomicBool::new(false),
             multiplexed: CancellationToken::new(),
             unflushed: Mutex::default(),
             deliveries,
         })
+    }
+
+    /// Who is at the other end, a client or a proxy.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
     }
 
     /// A request arrived.
@@ -59,6 +73,11 @@ impl Connection {
         self.spoke.load(Ordering::Relaxed)
     }
 
+    /// Large answers that are not written yet.
+    pub(crate) fn unwritten(&self) -> &Arc<Unwritten> {
+        &self.unwritten
+    }
+
     /// The last bytes of an answer are on their way.
     pub(crate) fn sending(&self, mark: Mark) {
         self.unflushed().push(mark);
@@ -80,11 +99,37 @@ impl Connection {
 pub(crate) struct Socket<S> {
     stream: S,
     connection: Arc<Connection>,
+    patience: Duration,
+    /// Until when the peer may take in nothing, while it takes in nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Socket<S> {
-    pub(crate) fn new(stream: S, connection: Arc<Connection>) -> Self {
-        Self { stream, connection }
+    pub(crate) fn new(stream: S, connection: Arc<Connection>, patience: Duration) -> Self {
+        Self {
+            stream,
+            connection,
+            patience,
+            stalled: None,
+        }
+    }
+
+    /// What came of writing, unless it has come to nothing for too long.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let patience = self.patience;
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -104,7 +149,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.written(cx, written)
     }
 
     fn poll_write_vectored(
@@ -112,7 +158,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.written(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -120,12 +167,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        ready!(self.written(cx, flushed))?;
         self.connection.flushed();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.written(cx, shut)
     }
 }

@@ -1,7 +1,7 @@
 //! The checks before a byte of JSON is read, cheapest and safest first: path, HTTP method, size,
 //! `Origin`, `Host`, authentication, content type; then the body, within its limits.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -12,10 +12,11 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 
-use crate::auth::{self, Authenticator, Proven};
+use crate::auth::{self, Authenticator, Proven, Refused};
 use crate::config::Config;
 use crate::error::Error;
 use crate::memory::{FREE, Load};
+use crate::peers::Peers;
 
 /// Of a refused body, so much is read away.
 const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -26,6 +27,7 @@ const DRAINS_MAX: usize = 1024;
 /// What is let in.
 pub(crate) struct Door {
     pub(crate) auth: Authenticator,
+    pub(crate) peers: Peers,
     path: String,
     /// Bound to loopback: the loopback names count as ours, under any port.
     loopback: bool,
@@ -48,6 +50,7 @@ impl Door {
         };
         Self {
             auth,
+            peers: Peers::new(config),
             path: config.path.clone(),
             loopback: address.ip().is_loopback(),
             scheme: match config.tls.certificate_file {
@@ -105,10 +108,19 @@ impl Door {
     ///
     /// # Errors
     /// With the first thing that is wrong.
-    pub(crate) async fn admit(&self, head: &Parts) -> Result<Proven, Error> {
+    pub(crate) async fn admit(&self, head: &Parts, client: IpAddr) -> Result<Proven, Error> {
         self.enter(head)?;
         auth::none_in_url(head.uri.query())?;
-        let proven = self.auth.authenticate(&head.headers).await?;
+        let proven = match self.peers.may_try(client) {
+            Ok(()) => self.auth.authenticate(&head.headers).await,
+            // Who shares an address with somebody who tries tokens goes on; nobody else is looked at.
+            Err(limited) => Ok(self.auth.remembered(&head.headers).ok_or(limited)?),
+        };
+        if let Err(Refused::Unauthorized { error: Some(_), .. }) = &proven {
+            tracing::debug!(client.address = %client, "token refused");
+            self.peers.failed(client);
+        }
+        let proven = proven?;
         if !is_json(&head.headers) {
             return Err(Error::ContentType);
         }
@@ -259,13 +271,17 @@ pub(crate) fn check_length(headers: &HeaderMap, bytes_max: usize) -> Result<(), 
 /// What the request calls us, in lower case; `None` when it says nothing or two things.
 fn host(head: &Parts) -> Option<String> {
     let mut named = head.headers.get_all(HOST).iter();
-    let host = match (named.next(), named.next()) {
-        (Some(host), None) => host.to_str().ok()?,
-        // HTTP/2 names it in the URI.
-        (None, _) => head.uri.authority()?.as_str(),
-        (Some(_), Some(_)) => return None,
-    };
-    Some(host.to_ascii_lowercase())
+    let lower = |text: &str| text.to_ascii_lowercase();
+    // HTTP/2 names it in the target; HTTP/1.1 may, and says it in `Host` as well (RFC 9112 §3.2).
+    let target = head.uri.authority().map(|host| lower(host.as_str()));
+    match (named.next(), named.next()) {
+        (Some(host), None) => {
+            let host = lower(host.to_str().ok()?);
+            target.is_none_or(|target| target == host).then_some(host)
+        }
+        (None, _) => target,
+        (Some(_), Some(_)) => None,
+    }
 }
 
 /// The port of a loopback name, of any of them; `None` for all other names.
@@ -341,7 +357,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime
             .unwrap()
-            .block_on(door.admit(&request.into_parts().0))
+            .block_on(door.admit(&request.into_parts().0, IpAddr::from([127, 0, 0, 1])))
     }
 
     #[test]

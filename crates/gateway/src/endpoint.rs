@@ -3,6 +3,7 @@
 //!
 //! The order of the checks is the order in `docs/errors.md`; what is wrong first is told first.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -114,7 +115,8 @@ pub(crate) async fn handle(
     let mut response = match head.uri.path().strip_prefix(protocol::callback::PATH) {
         Some(token) => callbacks::handle(&shared, (&head, token, body), place).await,
         None => {
-            let answer = answer(&shared, head, body, place).await;
+            let client = shared.door.peers.client(connection.peer(), &head.headers);
+            let answer = answer(&shared, (head, body), client, place).await;
             answer.into_response(connection)
         }
     };
@@ -131,19 +133,22 @@ pub(crate) async fn handle(
 
 async fn answer(
     shared: &Arc<Shared>,
-    head: Parts,
-    body: Incoming,
+    (head, body): (Parts, Incoming),
+    client: IpAddr,
     place: OwnedSemaphorePermit,
 ) -> Answer {
     let mut meter = Meter::start(&shared.metrics);
+    meter.client = Some(client);
     if let Some(document) = shared.door.document(&head) {
         meter.method("metadata");
         meter.outcome("ok");
         return Answer::Document(document);
     }
-    let admitted = shared.door.admit(&head).await.and_then(|proven| {
+    let admitted = shared.door.admit(&head, client).await.and_then(|proven| {
         let asks = asks(shared, &head.headers);
-        shared.memory.check(shared.admission.key(&proven.principal))?;
+        shared
+            .memory
+            .check(shared.admission.key(&proven.principal))?;
         let own = shared.admission.request(&proven.principal, asks)?;
         Ok((proven, asks, own))
     });
@@ -156,10 +161,13 @@ async fn answer(
             return Answer::Whole(finish(shared, None, Err(error), &mut meter));
         }
     };
+    let tells = may_tell(shared, &head.headers);
     // hyper drops the request of a caller who has hung up as soon as its last bytes are here. By
     // then this has them, and goes on if what was asked for counts without an answer, too.
     let own = Arc::clone(shared);
-    let mut load = shared.memory.load(Some(shared.admission.key(&proven.principal)));
+    let mut load = shared
+        .memory
+        .load(Some(shared.admission.key(&proven.principal)));
     let entering = async move {
         let length = door::length(&head.headers);
         let read = own.door.read((body, length), &mut load).await;
@@ -179,7 +187,12 @@ async fn answer(
             read => Entered::Asked(Box::new((proven, head.headers, read, meter))),
         }
     };
-    match shared.to_its_end(entering).await {
+    let entered = if tells {
+        shared.to_its_end(entering).await
+    } else {
+        entering.await
+    };
+    match entered {
         Entered::Told(answer) => answer,
         Entered::Asked(asked) => {
             let (proven, headers, read, meter) = *asked;
@@ -192,6 +205,15 @@ async fn answer(
 enum Entered {
     Told(Answer),
     Asked(Box<(Proven, HeaderMap, Result<jsonrpc::Incoming, Error>, Meter)>),
+}
+
+/// Whether it may be something that counts without an answer, as far as its head says. A head that
+/// lies is refused where it is compared with the body.
+fn may_tell(shared: &Shared, headers: &HeaderMap) -> bool {
+    match one(headers, headers::METHOD) {
+        Ok(Some("tasks/get" | "tools/call")) => legacy::may_be(shared, headers),
+        _ => true,
+    }
 }
 
 /// Whether it tells us something that counts even if nobody waits for the answer.
@@ -214,7 +236,7 @@ async fn carry_on(
 ) -> Answer {
     match read {
         Ok(jsonrpc::Incoming::Response(response)) => {
-            legacy::respond(shared, proven, &headers, response, meter).await
+            Box::pin(legacy::respond(shared, proven, &headers, response, meter)).await
         }
         Ok(jsonrpc::Incoming::Message(Message::Request(request))) => {
             request_answer(shared, proven, (headers, request), meter).await
@@ -286,7 +308,8 @@ async fn request_answer(
     mut meter: Meter,
 ) -> Answer {
     if let Some(version) = legacy::version_of(shared, &headers, &request) {
-        return legacy::answer(shared, proven, (headers, request), version, meter).await;
+        let request = (headers, request);
+        return Box::pin(legacy::answer(shared, proven, request, version, meter)).await;
     }
     let judged = judge(shared, &headers, &request, &mut meter);
     let (method, request_meta) = match judged {
@@ -302,7 +325,8 @@ async fn request_answer(
     Box::pin(carry_out(shared, method, call).instrument(span)).await
 }
 
-/// Carries a request out.
+/// Carries a request out. What is asked most is in the future itself, the rest beside it: each request moves
+/// it about.
 pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
     let needed = method.scopes(shared.door.auth.scopes());
     if !call.caller.has_scopes(needed) {
@@ -311,24 +335,40 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) 
     }
     let result = match method {
         Method::Discover => server_discover::discover(shared),
-        Method::ToolsList => shared.in_time(tools_list::list(shared, &call)).await,
-        Method::ToolsCall => return tools_call::call(shared, call).await,
+        Method::ToolsList => {
+            shared
+                .in_time(Box::pin(tools_list::list(shared, &call)))
+                .await
+        }
+        Method::ToolsCall => return Box::pin(tools_call::call(shared, call)).await,
         Method::ResourcesList => {
-            let listing = provided_lists::resources(shared, &call);
+            let listing = Box::pin(provided_lists::resources(shared, &call));
             shared.in_time(listing).await
         }
         Method::TemplatesList => {
-            let listing = provided_lists::templates(shared, &call);
+            let listing = Box::pin(provided_lists::templates(shared, &call));
             shared.in_time(listing).await
         }
-        Method::PromptsList => shared.in_time(provided_lists::prompts(shared, &call)).await,
+        Method::PromptsList => {
+            shared
+                .in_time(Box::pin(provided_lists::prompts(shared, &call)))
+                .await
+        }
         Method::ResourcesRead => return Box::pin(provided_ask::read(shared, call)).await,
         Method::PromptsGet => return Box::pin(provided_ask::get(shared, call)).await,
         Method::Complete => return Box::pin(provided_ask::complete(shared, call)).await,
         Method::TasksGet => shared.in_time(tasks_get::get(shared, &call)).await,
-        Method::TasksUpdate => shared.in_time(tasks_update::update(shared, &call)).await,
-        Method::TasksCancel => shared.in_time(tasks_cancel::cancel(shared, &call)).await,
-        Method::Listen => return subscriptions_listen::listen(shared, call).await,
+        Method::TasksUpdate => {
+            shared
+                .in_time(Box::pin(tasks_update::update(shared, &call)))
+                .await
+        }
+        Method::TasksCancel => {
+            shared
+                .in_time(Box::pin(tasks_cancel::cancel(shared, &call)))
+                .await
+        }
+        Method::Listen => return Box::pin(subscriptions_listen::listen(shared, call)).await,
     };
     call.answer(shared, result)
 }

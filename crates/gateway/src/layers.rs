@@ -10,7 +10,6 @@
 //!    before anything is read, so that a refusal costs nothing.
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use http::{Request, Response, StatusCode};
 
 use hyper::body::Incoming;
 use protocol::{ErrorObject, jsonrpc};
-use tower::limit::GlobalConcurrencyLimitLayer;
+use tokio::sync::Semaphore;
 use tower::{BoxError, Service, ServiceBuilder, service_fn};
 use tower_http::body::UnsyncBoxBody;
 use tower_http::catch_panic::{CatchPanicLayer, ResponseForPanic};
@@ -35,13 +34,14 @@ use crate::reply::{Answer, Body, Finished};
 #[derive(Clone)]
 pub(crate) struct Layers {
     shared: Arc<Shared>,
-    limit: GlobalConcurrencyLimitLayer,
+    /// Of requests that are being answered.
+    places: Arc<Semaphore>,
 }
 
 impl Layers {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let limit = GlobalConcurrencyLimitLayer::new(shared.config.limits.requests_max);
-        Self { shared, limit }
+        let places = Arc::new(Semaphore::new(shared.config.limits.requests_max));
+        Self { shared, places }
     }
 
     /// The service of one connection.
@@ -58,8 +58,7 @@ impl Layers {
     + Send
     + 'static
     + use<> {
-        let (shared, overloaded) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
-        let refusing = Arc::clone(&connection);
+        let (shared, places) = (Arc::clone(&self.shared), Arc::clone(&self.places));
         let (asked, answering) = (Arc::clone(&connection), Arc::clone(&connection));
         let leaving = self.shared.leaving.clone();
         ServiceBuilder::new()
@@ -78,17 +77,18 @@ impl Layers {
             .layer(CatchPanicLayer::custom(Panicked(
                 self.shared.metrics.clone(),
             )))
-            .then(move |result: Result<Response<Body>, BoxError>| {
-                // The endpoint itself never fails: an error is a refusal of the limit.
-                let refuse = |_| refuse(&overloaded).into_response(Arc::clone(&refusing));
-                std::future::ready(Ok::<_, BoxError>(result.unwrap_or_else(refuse)))
-            })
-            .load_shed()
-            .layer(self.limit.clone())
             .service(service_fn(move |request| {
-                let handled =
-                    endpoint::handle(Arc::clone(&shared), Arc::clone(&connection), request);
-                async move { Ok::<_, Infallible>(handled.await) }
+                let (shared, connection) = (Arc::clone(&shared), Arc::clone(&connection));
+                let place = Arc::clone(&places).try_acquire_owned();
+                async move {
+                    Ok::<_, BoxError>(match place {
+                        Ok(place) => {
+                            // Large: it is moved once here, and not again in every layer.
+                            Box::pin(endpoint::handle(shared, connection, request, place)).await
+                        }
+                        Err(_) => refuse(&shared).into_response(connection),
+                    })
+                }
             }))
     }
 }

@@ -1,5 +1,6 @@
 //! What the gateway counts.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use http::StatusCode;
@@ -11,6 +12,7 @@ use telemetry::metrics::{
 };
 
 use crate::error::{Error, Row};
+use crate::memory::Load;
 use crate::promotion::Reason;
 
 /// Codes of errors that are no tool's own: what tools make up is no label.
@@ -35,6 +37,10 @@ telemetry::metrics! {
         in_flight: IntGauge = "mcp_tasks_gateway_requests_in_flight",
         /// Open connections.
         connections: IntGauge = "mcp_tasks_gateway_connections",
+        /// Connections refused, because there were too many (`all`) or too many of one address (`address`).
+        connections_refused: IntCounterVec = "mcp_tasks_gateway_connections_refused_total" ["of"],
+        /// Bytes of request bodies and of answers in memory, of those longer than 16 KiB.
+        memory_bytes: IntGauge = "mcp_tasks_gateway_message_bytes",
         /// Tool calls that wait here for their result.
         held_calls: IntGauge = "mcp_tasks_gateway_held_calls",
         /// `tasks/get` of live tasks by client and by how they came: `in_time`, or before `pollIntervalMs` was over and then answered (`early`), `held` or `refused`.
@@ -80,6 +86,9 @@ impl Metrics {
     /// All series that alerts look at exist from the start.
     pub(crate) fn prepared(registry: &Registry) -> Self {
         let metrics = Self::new(registry);
+        for of in ["all", "address"] {
+            metrics.connections_refused.with_label_values(&[of]);
+        }
         for reason in Reason::ALL {
             metrics.promotions.with_label_values(&[reason.as_str()]);
         }
@@ -191,6 +200,10 @@ pub(crate) struct Meter {
     started: Instant,
     outcome: &'static str,
     status: Status,
+    /// The memory that its body takes as long as it may be needed, once it is known whose it is.
+    pub(crate) load: Option<Load>,
+    /// Address of who sends it.
+    pub(crate) client: Option<IpAddr>,
     _level: Level,
 }
 
@@ -205,6 +218,8 @@ impl Meter {
                 http: None,
                 ..Status::ok()
             },
+            load: None,
+            client: None,
             _level: Level::raise(&metrics.in_flight, 1),
         }
     }

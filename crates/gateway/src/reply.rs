@@ -20,6 +20,7 @@ use crate::Shared;
 use crate::connection::Connection;
 use crate::deliveries::Mark;
 use crate::error::Error;
+use crate::memory::FREE;
 use crate::metrics::Meter;
 use crate::stream::{EventStream, Message, Next};
 use crate::trace;
@@ -91,24 +92,26 @@ impl Finished {
                 meter.outcome(label);
                 trace::answered(label);
                 let id = id.expect("only requests are answered with a result");
-                Self::ok(jsonrpc::response(id, &json), mark)
+                Self::ok(jsonrpc::response(id, &json), mark, meter)
             }
             Ok(Reply::Failed { error, mark, label }) => {
                 meter.failed(label, &error);
                 trace::failed(label);
-                Self::ok(jsonrpc::error_response_raw(id, &error), mark)
+                Self::ok(jsonrpc::error_response_raw(id, &error), mark, meter)
             }
             Err(error) => Self::refused(id, &error, meter),
         }
     }
 
-    fn ok(json: Bytes, mark: Option<Mark>) -> Self {
+    fn ok(json: Bytes, mark: Option<Mark>, meter: &Meter) -> Self {
+        let json = one_line(json);
+        let json = match &meter.load {
+            Some(load) => load.weigh(json),
+            None => json,
+        };
         Self {
             status: StatusCode::OK,
-            message: Message {
-                json: one_line(json),
-                mark,
-            },
+            message: Message { json, mark },
             headers: Vec::new(),
         }
     }
@@ -188,7 +191,9 @@ impl Answer {
                 *response.body_mut() = Body::of(document);
                 return response;
             }
-            Self::Whole(finished) => {
+            Self::Whole(mut finished) => {
+                let text = std::mem::take(&mut finished.message.json);
+                finished.message.json = connection.unwritten().watch(text);
                 *response.status_mut() = finished.status;
                 response.headers_mut().extend(finished.headers);
                 response.headers_mut().insert(CONTENT_TYPE, json);
@@ -205,7 +210,7 @@ impl Answer {
                     HeaderValue::from_static("no"),
                 );
                 *response.body_mut() = Body {
-                    kind: Kind::Stream(Box::new(stream)),
+                    kind: Kind::Stream(Box::new(stream), Vec::new()),
                     connection: Some(connection),
                 };
             }
@@ -255,7 +260,8 @@ pub(crate) struct Body {
 
 enum Kind {
     Whole(Option<Message>),
-    Stream(Box<EventStream>),
+    /// And the pieces of its current event that are still to come, the last one first.
+    Stream(Box<EventStream>, Vec<Bytes>),
 }
 
 impl Body {
@@ -289,10 +295,23 @@ impl HttpBody for Body {
                 None => return Poll::Ready(None),
                 Some(message) => (message.json, message.mark),
             },
-            Kind::Stream(stream) => match std::task::ready!(stream.poll_next(cx)) {
-                Next::End => return Poll::Ready(None),
-                Next::Comment => (Bytes::from_static(b": still here\n\n"), None),
-                Next::Message(message) => (event(&message.json), message.mark),
+            Kind::Stream(stream, rest) => match rest.pop() {
+                Some(piece) => (piece, stream.mark_of_last(rest.is_empty())),
+                None => match std::task::ready!(stream.poll_next(cx)) {
+                    Next::End => return Poll::Ready(None),
+                    Next::Comment => (Bytes::from_static(b": still here\n\n"), None),
+                    Next::Message(message) if message.json.len() > FREE => {
+                        // Not copied: it is counted as long as it is there.
+                        let json = match &this.connection {
+                            Some(connection) => connection.unwritten().watch(message.json),
+                            None => message.json,
+                        };
+                        *rest = vec![Bytes::from_static(b"\n\n"), json];
+                        stream.marked = message.mark;
+                        (Bytes::from_static(b"data: "), None)
+                    }
+                    Next::Message(message) => (event(&message.json), message.mark),
+                },
             },
         };
         if let (Some(mark), Some(connection)) = (mark, &this.connection) {
@@ -310,7 +329,7 @@ impl HttpBody for Body {
             Kind::Whole(message) => {
                 SizeHint::with_exact(message.as_ref().map_or(0, |m| m.json.len() as u64))
             }
-            Kind::Stream(_) => SizeHint::default(),
+            Kind::Stream(..) => SizeHint::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! answer that the connection ends with it. Over HTTP/2 the protocol says so.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +17,13 @@ use hyper_util::service::TowerToHyperService;
 use telemetry::Beat;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Shared;
 use crate::connection::{Connection, Socket};
+use crate::crowd::Crowd;
 use crate::layers::Layers;
 use crate::metrics::Level;
 
@@ -64,9 +66,31 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, alive: Bea
         cut: cut.clone(),
     });
     let places = Arc::new(Semaphore::new(limits.connections_max));
-    while let Some((stream, place)) = accept(&shared, (&listener, &alive), &places).await {
+    let crowd = Crowd::new(shared.tls.is_some());
+    while let Some((stream, peer)) = accept(&shared, (&listener, &alive)).await {
+        let refused = |of: &'static str| {
+            shared
+                .metrics
+                .connections_refused
+                .with_label_values(&[of])
+                .inc();
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            refused("all");
+            connections.spawn(crowd.send_away(stream));
+            continue;
+        };
+        let Some(seat) = shared.door.peers.connect(peer) else {
+            refused("address");
+            connections.spawn(crowd.send_away(stream));
+            continue;
+        };
         let server = Arc::clone(&server);
-        connections.spawn(server.connection(Arc::clone(&shared), stream, place));
+        let serving = server.connection(Arc::clone(&shared), stream, peer);
+        connections.spawn(async move {
+            serving.await;
+            drop((place, seat));
+        });
     }
     drop(listener);
     alive.stop();
@@ -98,18 +122,15 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, alive: Bea
     }
 }
 
-/// The next connection and its place; `None` when no more are taken.
+/// The next connection and who opened it; `None` when no more are taken.
 async fn accept(
     shared: &Shared,
     (listener, alive): (&TcpListener, &Beat),
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, IpAddr)> {
     let accepting = async {
-        let place = Arc::clone(places).acquire_owned().await;
-        let place = place.expect("the semaphore is never closed");
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return (stream, place),
+                Ok((stream, peer)) => return (stream, peer.ip()),
                 Err(error) if is_passing(&error) => {}
                 Err(error) => {
                     tracing::warn!(error = %error, "could not accept a connection");
@@ -125,7 +146,7 @@ async fn accept(
             alive.beat();
             Some(accepted)
         }
-        // Nobody comes, or no place is free: it still comes round.
+        // Nobody comes: it still comes round.
         () = turn(alive) => unreachable!("it turns for ever"),
     }
 }
@@ -175,18 +196,13 @@ struct Server {
 }
 
 impl Server {
-    async fn connection(
-        self: Arc<Self>,
-        shared: Arc<Shared>,
-        stream: TcpStream,
-        _place: OwnedSemaphorePermit,
-    ) {
+    async fn connection(self: Arc<Self>, shared: Arc<Shared>, stream: TcpStream, peer: IpAddr) {
         let _level = Level::raise(&shared.metrics.connections, 1);
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(error = %error, "TCP_NODELAY could not be set");
         }
         let Some(tls) = &shared.tls else {
-            return self.talk(&shared, stream).await;
+            return self.talk(&shared, stream, peer).await;
         };
         let handshake = tokio::time::timeout(self.silence_max, tls.acceptor().accept(stream));
         let shaken = tokio::select! {
@@ -196,24 +212,27 @@ impl Server {
             () = shared.ending.cancelled() => return,
         };
         match shaken {
-            Ok(Ok(stream)) => self.talk(&shared, stream).await,
+            Ok(Ok(stream)) => self.talk(&shared, stream, peer).await,
             Ok(Err(error)) => tracing::debug!(error = %error, "TLS could not be agreed upon"),
             Err(_) => tracing::debug!("TLS was not agreed upon in time"),
         }
     }
 
     /// Serves one connection to its end.
-    async fn talk<S>(&self, shared: &Shared, stream: S)
+    async fn talk<S>(&self, shared: &Shared, stream: S, peer: IpAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let connection = Connection::new(shared.deliveries.clone());
+        let patience = shared.config.limits.write_timeout;
+        let connection = Connection::new(peer, shared.deliveries.clone(), patience);
         let service = TowerToHyperService::new(self.layers.service(Arc::clone(&connection)));
-        let socket = TokioIo::new(Socket::new(stream, Arc::clone(&connection)));
+        let socket = TokioIo::new(Socket::new(stream, Arc::clone(&connection), patience));
         let mut serving = std::pin::pin!(self.builder.serve_connection(socket, service));
         // Until it knows the version of HTTP, hyper waits without a limit.
         let mut silent = std::pin::pin!(tokio::time::sleep(self.silence_max));
         let mut farewell = std::pin::pin!(farewell(shared, &connection));
+        let unwritten = Arc::clone(connection.unwritten());
+        let mut overdue = std::pin::pin!(unwritten.overdue());
         let (mut draining, mut unheard) = (false, true);
         loop {
             tokio::select! {
@@ -232,6 +251,10 @@ impl Server {
                     if !connection.has_spoken() {
                         return;
                     }
+                }
+                () = overdue.as_mut() => {
+                    tracing::debug!("connection closed on an answer that was not read in time");
+                    return;
                 }
                 () = self.cut.cancelled() => return,
             }

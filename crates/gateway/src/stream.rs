@@ -37,6 +37,8 @@ pub(crate) struct EventStream {
     keep_alive: Duration,
     quiet: Pin<Box<Sleep>>,
     begun: bool,
+    /// Of a message that is written in pieces.
+    pub(crate) marked: Option<Mark>,
 }
 
 /// What a stream does next.
@@ -61,6 +63,7 @@ impl EventStream {
             keep_alive,
             quiet: Box::pin(tokio::time::sleep(keep_alive)),
             begun: false,
+            marked: None,
         }
     }
 
@@ -81,6 +84,11 @@ impl EventStream {
         stream.running = None;
         stream.last = Some(last);
         stream
+    }
+
+    /// The mark of the message whose pieces are being written, with the last of them.
+    pub(crate) fn mark_of_last(&mut self, is_last: bool) -> Option<Mark> {
+        self.marked.take_if(|_| is_last)
     }
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {

@@ -36,6 +36,9 @@ pub(crate) fn request(method: &'static str, call: &Call) -> Span {
     let version = legacy.unwrap_or(protocol::meta::VERSION);
     attribute("mcp.protocol.version", version.to_owned());
     attribute("jsonrpc.request.id", id(call));
+    if let Some(client) = call.meter.client {
+        attribute("client.address", client.to_string());
+    }
     attribute("network.protocol.name", "http".to_owned());
     attribute("network.transport", "tcp".to_owned());
     traces::show_trace(&span, caller);

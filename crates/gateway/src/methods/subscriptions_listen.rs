@@ -179,7 +179,8 @@ impl Listener {
         let (mut kept, mut live) = (0, BTreeSet::new());
         for some in wanted.chunks(AT_ONCE) {
             for lookup in self.shared.store.get_many(some).await? {
-                let Lookup::Found(task) = lookup else {
+                // One that cannot be read is not agreed to.
+                let Ok(Lookup::Found(task)) = lookup else {
                     continue;
                 };
                 self.tasks.insert(task.id, task.last_updated_at);
@@ -336,11 +337,16 @@ impl Listener {
             };
             for ((_, id), lookup) in some.iter().zip(read) {
                 match lookup {
-                    Lookup::Found(task) if self.tasks.get(id) != Some(&task.last_updated_at) => {
+                    Ok(Lookup::Found(task))
+                        if self.tasks.get(id) != Some(&task.last_updated_at) =>
+                    {
                         self.show(&task, sender).await?;
                     }
-                    Lookup::Found(_) => {}
-                    Lookup::Expired { .. } | Lookup::Unknown => drop(self.tasks.remove(id)),
+                    Ok(Lookup::Found(_)) => {}
+                    // One that cannot be read now tells whoever asks for it why.
+                    Ok(Lookup::Expired { .. } | Lookup::Unknown) | Err(_) => {
+                        self.tasks.remove(id);
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use protocol::TaskId;
 use protocol::input::{InputResponses, MalformedAnswer};
+use protocol::jsonrpc::InvalidParams;
 use protocol::tasks::{self, UpdateTaskParams};
 use queue::Lane;
 use serde::de::IgnoredAny;
@@ -27,7 +28,7 @@ pub(crate) async fn update(shared: &Arc<Shared>, call: &Call) -> Result<Reply, E
     let params = UpdateTaskParams::parse(call.params())?;
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
-    let responses = object(params.input_responses.iter());
+    let responses = object(shared, params.input_responses.iter())?;
     let principal = call.caller.principal.clone();
     let (own, delegate) = (Arc::clone(shared), may_delegate(shared, call));
     let answering = async move {
@@ -95,7 +96,7 @@ pub(crate) async fn store_answers<'a>(
     id: TaskId,
     responses: impl Iterator<Item = (&'a str, &'a RawValue)>,
 ) -> Result<(), Error> {
-    let responses = object(responses);
+    let responses = object(shared, responses)?;
     let (own, principal) = (Arc::clone(shared), principal.clone());
     let answering = async move {
         let (store, epoch) = (&own.store, own.queue.epoch(id));
@@ -105,13 +106,20 @@ pub(crate) async fn store_answers<'a>(
     shared.to_its_end(answering).await
 }
 
-/// Answers by their keys.
+/// Answers by their keys, each no longer than it may be.
 fn object<'a>(
+    shared: &Shared,
     responses: impl Iterator<Item = (&'a str, &'a RawValue)>,
-) -> BTreeMap<String, Box<RawValue>> {
-    responses
-        .map(|(key, response)| (key.to_owned(), response.to_owned()))
-        .collect()
+) -> Result<BTreeMap<String, Box<RawValue>>, InvalidParams> {
+    let max = shared.config.limits.answer_bytes_max;
+    let owned = |(key, response): (&str, &RawValue)| match response.get().len() {
+        bytes if bytes > max => Err(InvalidParams::new(format!(
+            "the answer to `{}` is {bytes} bytes long; at most {max} are taken",
+            key.chars().take(64).collect::<String>()
+        ))),
+        _ => Ok((key.to_owned(), response.to_owned())),
+    };
+    responses.map(owned).collect()
 }
 
 /// Wakes whom answers concern.

@@ -2,10 +2,13 @@
 //! everybody else is told, and what becomes of it when the server rotates its keys or is away.
 
 mod claims;
+mod delegation;
 mod files;
 mod introspection;
 mod keys;
+mod keysets;
 mod owners;
+mod ways;
 
 use std::path::PathBuf;
 use std::time::Duration;

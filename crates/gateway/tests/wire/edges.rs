@@ -12,6 +12,8 @@ async fn world() -> World {
     config.limits.depth_max = 12;
     config.limits.id_bytes_max = 40;
     config.limits.listen_ids_max = 3;
+    config.limits.answer_bytes_max = 200;
+    config.limits.header_bytes_max = 8_192;
     World::with(config).await
 }
 
@@ -117,5 +119,114 @@ async fn ids_in_a_subscription() {
             let stream = alice.listen(params["notifications"].clone()).await;
             assert!(stream.is_ok(), "{count} ids");
         }
+    }
+}
+
+/// Over HTTP/1.1 all of a head counts. It is read in pieces, and one that is larger is surely seen to be
+/// when it is twice as large.
+#[tokio::test]
+async fn heads() {
+    let world = world().await;
+    for (length, expected) in [(8_191, 405), (8_192, 405), (16_385, 431), (100_000, 431)] {
+        let begin = format!("GET /mcp HTTP/1.1\r\nHost: {}\r\n", world.address);
+        let end = "Connection: close\r\n\r\n";
+        let mut head = begin;
+        // Lines of 100 bytes, and a last one that is as long as it takes.
+        while head.len() + end.len() + 200 < length {
+            head.push_str(&format!("X-Long: {}\r\n", "y".repeat(90)));
+        }
+        let lacks = length - head.len() - end.len();
+        head.push_str(&format!("X-Last: {}\r\n{end}", "y".repeat(lacks - 10)));
+        assert_eq!(head.len(), length);
+        let answer =
+            harness::client::exchange(world.address, head.as_bytes(), crate::support::SOON);
+        let answer = answer.await.unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        let status = answer.get(9..12).and_then(|status| status.parse().ok());
+        assert_eq!(status, Some(expected), "{length} bytes: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn answers() {
+    let world = world().await;
+    let alice = world.client("alice");
+    let answer = |length: usize| {
+        // `{"action":"decline","x":"…"}`
+        let answer = json!({"action": "decline", "x": "y".repeat(length - 27)});
+        assert_eq!(answer.to_string().len(), length);
+        answer
+    };
+    for (length, expected, stored) in [
+        (199, (200, None), 1),
+        (200, (200, None), 2),
+        (201, (200, Some(-32602)), 2),
+    ] {
+        let task = alice.call("task", json!({})).await.unwrap();
+        let id = task["taskId"].as_str().unwrap().parse().unwrap();
+        let claim = world.claim_task("task", id).await;
+        world.park(&claim, store::ParkedFor::Task, &["k"]).await;
+        let params = json!({"taskId": task["taskId"], "inputResponses": {"k": answer(length)}});
+        let request = alice.request("tasks/update", params);
+        assert_eq!(send(request).await, expected, "{length} bytes");
+        let answered = "SELECT count(*) FROM inputs WHERE response IS NOT NULL";
+        assert_eq!(world.count(answered).await, stored);
+    }
+}
+
+#[tokio::test]
+async fn idempotency_keys() {
+    let world = world().await;
+    let alice = world.client("alice");
+    for (length, expected) in [
+        (0, (200, Some(-32602))),
+        (1, (200, None)),
+        (254, (200, None)),
+        (255, (200, None)),
+        (256, (200, Some(-32602))),
+    ] {
+        let key = "k".repeat(length);
+        let request = call(&alice, json!({})).idempotency_key(&key);
+        assert_eq!(send(request).await, expected, "{length} bytes");
+    }
+}
+
+/// What is no id, whatever its length, is an unknown one; its length is that of a body.
+#[tokio::test]
+async fn ids_of_tasks() {
+    let world = world().await;
+    let alice = world.client("alice");
+    let task = alice.call("task", json!({})).await.unwrap();
+    let id = task["taskId"].as_str().unwrap();
+    assert_eq!(id.len(), 36);
+    for (id, expected) in [
+        (id.to_owned(), (200, None)),
+        (id[..35].to_owned(), (200, Some(-32602))),
+        (format!("{id}0"), (200, Some(-32602))),
+        ("0".repeat(1_000), (200, Some(-32602))),
+        (String::new(), (200, Some(-32602))),
+    ] {
+        let request = alice.request("tasks/get", json!({"taskId": id}));
+        assert_eq!(send(request).await, expected, "{id}");
+    }
+}
+
+/// Names of tools have 1 to 128 letters; a longer one is unknown as any other.
+#[tokio::test]
+async fn names_of_tools() {
+    let world = world().await;
+    let alice = world.client("alice");
+    let named = |length: usize| {
+        let name = "t".repeat(length);
+        protocol::tools::Tool::new(&name, &json!({"type": "object"})).with_description("D.")
+    };
+    let fits = |length| named(length).check().is_ok();
+    assert_eq!(
+        [fits(0), fits(1), fits(127), fits(128), fits(129)],
+        [false, true, true, true, false]
+    );
+    for length in [128, 129, 1_000] {
+        let request = alice.request("tools/call", json!({"name": "t".repeat(length)}));
+        assert_eq!(send(request).await, (200, Some(-32602)), "{length} letters");
     }
 }

@@ -104,3 +104,72 @@ async fn half_a_pair_is_refused() {
         "{problems:?}"
     );
 }
+
+async fn encrypted(change: impl FnOnce(&mut gateway::Config)) -> (World, CertificateDer<'static>) {
+    let dir = tempfile::tempdir().unwrap();
+    let certificate = certify(dir.path());
+    let mut config = config();
+    config.tls.certificate_file = Some(dir.path().join("cert.pem"));
+    config.tls.key_file = Some(dir.path().join("key.pem"));
+    change(&mut config);
+    (World::with(config).await, certificate)
+}
+
+/// The first message of a client that speaks this version of TLS at most: 0x0301 is TLS 1.0.
+fn hello(version: u16) -> Vec<u8> {
+    let mut body = version.to_be_bytes().to_vec();
+    body.extend([7; 32]);
+    // No session; suites with AES-CBC and RSA; no compression.
+    body.extend([0, 0, 4, 0xc0, 0x13, 0x00, 0x2f, 1, 0]);
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let mut hello = vec![1, length[1], length[2], length[3]];
+    hello.extend(body);
+    let length = u16::try_from(hello.len()).unwrap().to_be_bytes();
+    let mut record = vec![22, 3, 1, length[0], length[1]];
+    record.extend(hello);
+    record
+}
+
+#[tokio::test]
+async fn old_versions_are_refused() {
+    use tokio::io::AsyncWriteExt as _;
+    let (world, certificate) = encrypted(|_| {}).await;
+    // SSL 3.0, TLS 1.0, TLS 1.1.
+    for version in [0x0300, 0x0301, 0x0302] {
+        let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        stream.write_all(&hello(version)).await.unwrap();
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(SOON, stream.read_to_end(&mut answer));
+        let _ = read.await.expect("it is closed");
+        // An alert, and no ServerHello.
+        assert_eq!(answer.first(), Some(&21), "{version:#x}: {answer:?}");
+    }
+    assert!(discover(&world, &certificate).await.is_some());
+}
+
+/// Handshakes that are begun and not carried on: each ends when its time is over, and meanwhile others
+/// come in.
+#[tokio::test]
+async fn slow_handshakes_are_shown_out() {
+    use tokio::io::AsyncWriteExt as _;
+    let second = std::time::Duration::from_secs(1);
+    let (world, certificate) =
+        encrypted(|config| config.limits.header_read_timeout = 2 * second).await;
+    let mut half = Vec::new();
+    for n in 0..300 {
+        let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        // Nothing, or a part of the first message.
+        let hello = hello(0x0303);
+        stream.write_all(&hello[..n % 40]).await.unwrap();
+        half.push(stream);
+    }
+    assert!(discover(&world, &certificate).await.is_some());
+    let open = async || world.metric("mcp_tasks_gateway_connections");
+    harness::wait::for_state("all are closed", SOON, open, |n| *n < 0.5)
+        .await
+        .unwrap();
+    for mut stream in half {
+        let read = tokio::time::timeout(SOON, stream.read(&mut [0; 64])).await;
+        assert!(matches!(read.unwrap(), Ok(_) | Err(_)));
+    }
+}

@@ -6,36 +6,14 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{SOON, World};
+use crate::frames::{
+    self, CONTINUATION, DATA, END_HEADERS, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, frame,
+};
+use crate::support::{SOON, World, config};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
 /// More than anybody would let through.
 const ENOUGH_BYTES: usize = 64 * 1024 * 1024;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
-/// `POST http://a/mcp` in HPACK, without Huffman coding.
-fn head() -> Vec<u8> {
-    let mut head = vec![0x83, 0x86];
-    for (index, text) in [(0x04, "/mcp"), (0x01, "127.0.0.1")] {
-        head.push(index);
-        head.push(u8::try_from(text.len()).unwrap());
-        head.extend(text.bytes());
-    }
-    head
-}
 
 /// Sends a flood until the gateway has enough of it, and reads what it says meanwhile. The bytes it
 /// took.
@@ -93,7 +71,7 @@ async fn streams_that_are_reset_at_once_end_their_connection() {
     let world = World::new().await;
     let sent = flood(&world, |n| {
         let stream = 2 * n + 1;
-        let mut frames = frame(HEADERS, END_HEADERS, stream, &head());
+        let mut frames = frame(HEADERS, END_HEADERS, stream, &frames::head(&[]));
         frames.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
         frames
     })
@@ -106,7 +84,7 @@ async fn streams_that_are_reset_at_once_end_their_connection() {
 async fn headers_without_an_end_end_their_connection() {
     let world = World::new().await;
     let sent = flood(&world, |n| match n {
-        0 => frame(HEADERS, 0, 1, &head()),
+        0 => frame(HEADERS, 0, 1, &frames::head(&[])),
         // A new header in each, none of them long.
         n => {
             let mut header = vec![0x00, 8];
@@ -124,7 +102,7 @@ async fn headers_without_an_end_end_their_connection() {
 async fn empty_continuations_end_their_connection_too() {
     let world = World::new().await;
     let sent = flood(&world, |n| match n {
-        0 => frame(HEADERS, 0, 1, &head()),
+        0 => frame(HEADERS, 0, 1, &frames::head(&[])),
         _ => frame(CONTINUATION, 0, 1, &[]),
     })
     .await;
@@ -139,7 +117,7 @@ async fn who_opens_streams_and_says_nothing_holds_up_nobody() {
     stream.write_all(PREFACE).await.unwrap();
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
     for n in 0..200_u32 {
-        let bytes = frame(HEADERS, END_HEADERS, 2 * n + 1, &head());
+        let bytes = frame(HEADERS, END_HEADERS, 2 * n + 1, &frames::head(&[]));
         if stream.write_all(&bytes).await.is_err() {
             break;
         }
@@ -148,5 +126,180 @@ async fn who_opens_streams_and_says_nothing_holds_up_nobody() {
     let answer = bob.request("server/discover", json!({})).send().await;
     assert_eq!(answer.unwrap().status, 200);
     drop((stream, bob));
+    others_are_served(&world).await;
+}
+
+/// Frames that are answered, sent by somebody who reads no answer: they end with its window of TCP
+/// and of time, and the answers that wait for it are bounded.
+async fn answers_nobody_reads(what: &str, next: impl Fn(u32) -> Vec<u8>) {
+    let mut config = config();
+    config.limits.write_timeout = std::time::Duration::from_millis(500);
+    let world = World::with(config).await;
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let sending = async {
+        stream.write_all(PREFACE).await?;
+        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+        let mut sent = 0;
+        for n in 0.. {
+            let bytes: Vec<u8> = (0..1_000).flat_map(|m| next(1_000 * n + m)).collect();
+            stream.write_all(&bytes).await?;
+            sent += bytes.len();
+            assert!(sent < 8 * ENOUGH_BYTES, "it takes everything");
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    let ended = tokio::time::timeout(3 * SOON, sending).await;
+    assert!(ended.expect("the gateway ends it").is_err(), "{what}");
+    drop(stream);
+    others_are_served(&world).await;
+}
+
+#[tokio::test]
+async fn pings_whose_answers_nobody_reads() {
+    answers_nobody_reads("ping", |n| frame(PING, 0, 0, &u64::from(n).to_be_bytes())).await;
+}
+
+#[tokio::test]
+async fn settings_whose_answers_nobody_reads() {
+    answers_nobody_reads("settings", |n| {
+        // SETTINGS_INITIAL_WINDOW_SIZE, changed each time.
+        let mut change = vec![0, 4];
+        change.extend((n % 1000 + 1).to_be_bytes());
+        frame(SETTINGS, 0, 0, &change)
+    })
+    .await;
+}
+
+/// Frames that carry nothing and are answered by nothing (CVE-2019-9518): they take the core time of
+/// their connection and none of its memory, and everybody else is served.
+#[tokio::test]
+async fn frames_that_say_nothing_hold_up_nobody() {
+    let world = World::new().await;
+    let head = frames::head(&[
+        ("authorization", "Bearer mallory"),
+        ("content-type", "application/json"),
+    ]);
+    let window = 1_u32.to_be_bytes();
+    for empty in [frame(DATA, 0, 1, &[]), frame(WINDOW_UPDATE, 0, 1, &window)] {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        stream.write_all(PREFACE).await.unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        let opened = frame(HEADERS, END_HEADERS, 1, &head);
+        stream.write_all(&opened).await.unwrap();
+        let many = empty.repeat(10_000);
+        for _ in 0..20 {
+            if stream.write_all(&many).await.is_err() {
+                break;
+            }
+        }
+        let bob = world.client("bob").timeout(SOON);
+        let answer = bob.request("server/discover", json!({})).send().await;
+        assert_eq!(answer.unwrap().status, 200);
+        drop(stream);
+        drop(bob);
+        others_are_served(&world).await;
+    }
+}
+
+/// A list of headers that is longer than it may be, in few frames: the request is refused and nothing
+/// of it is kept.
+#[tokio::test]
+async fn long_lists_of_headers_are_refused() {
+    let world = World::new().await;
+    let value = "v".repeat(100);
+    for (count, allowed) in [(100, true), (100_000, false)] {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        let mut sent = PREFACE.to_vec();
+        sent.extend(frame(SETTINGS, 0, 0, &[]));
+        let list: Vec<(&str, &str)> = (0..count).map(|_| ("x-long", value.as_str())).collect();
+        let block = frames::head(&list);
+        let mut parts = block.chunks(16_000).peekable();
+        let mut kind = HEADERS;
+        while let Some(part) = parts.next() {
+            let ends = if parts.peek().is_none() {
+                END_HEADERS
+            } else {
+                0
+            };
+            sent.extend(frame(kind, ends | u8::from(kind == HEADERS), 1, part));
+            kind = CONTINUATION;
+        }
+        let _ = stream.write_all(&sent).await;
+        let reading = async {
+            let mut all = Vec::new();
+            let mut some = vec![0; 4096];
+            while let Ok(n @ 1..) = stream.read(&mut some).await {
+                all.extend_from_slice(&some[..n]);
+                // An answer's head, or that the stream or the connection is over.
+                if kinds(&all)
+                    .iter()
+                    .any(|kind| [HEADERS, RST_STREAM, 7].contains(kind))
+                {
+                    break;
+                }
+            }
+            kinds(&all)
+        };
+        let came = tokio::time::timeout(SOON, reading).await.unwrap();
+        if allowed {
+            assert!(came.contains(&HEADERS), "{count} headers: {came:?}");
+        }
+        drop(stream);
+        others_are_served(&world).await;
+    }
+}
+
+/// The kinds of the frames that came whole.
+fn kinds(bytes: &[u8]) -> Vec<u8> {
+    let (mut kinds, mut rest) = (Vec::new(), bytes);
+    while let [a, b, c, kind, ..] = rest {
+        let length = 9 + (usize::from(*a) << 16) + (usize::from(*b) << 8) + usize::from(*c);
+        let Some(next) = rest.get(length..) else {
+            break;
+        };
+        kinds.push(*kind);
+        rest = next;
+    }
+    kinds
+}
+
+/// More streams at once than one connection may have: the connection ends or they are refused, and the
+/// process has no more requests than a connection may bring.
+#[tokio::test]
+async fn streams_beyond_their_number_are_refused() {
+    let world = World::new().await;
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let head = frames::head(&[
+        ("authorization", "Bearer mallory"),
+        ("content-type", "application/json"),
+    ]);
+    let mut sent = PREFACE.to_vec();
+    sent.extend(frame(SETTINGS, 0, 0, &[]));
+    for n in 0..256 {
+        sent.extend(frame(HEADERS, END_HEADERS, 2 * n + 1, &head));
+    }
+    stream.write_all(&sent).await.unwrap();
+    let busy = async || world.metric("mcp_tasks_gateway_requests_in_flight");
+    harness::wait::for_state("all of them are open", SOON, busy, |n| *n == 256.0)
+        .await
+        .unwrap();
+    let more: Vec<u8> = (256..300)
+        .flat_map(|n| frame(HEADERS, END_HEADERS, 2 * n + 1, &head))
+        .collect();
+    let _ = stream.write_all(&more).await;
+    let reading = async {
+        let (mut all, mut some) = (Vec::new(), vec![0; 4096]);
+        while let Ok(n @ 1..) = stream.read(&mut some).await {
+            all.extend_from_slice(&some[..n]);
+            if kinds(&all).contains(&RST_STREAM) || kinds(&all).contains(&7) {
+                break;
+            }
+        }
+        kinds(&all)
+    };
+    let came = tokio::time::timeout(SOON, reading).await.unwrap();
+    assert!(came.contains(&RST_STREAM) || came.contains(&7), "{came:?}");
+    assert!(world.metric("mcp_tasks_gateway_requests_in_flight") <= 256.0);
+    drop(stream);
     others_are_served(&world).await;
 }

@@ -11,6 +11,7 @@ mod kit_life;
 mod lanes;
 mod losses;
 mod retries;
+mod sizes;
 mod stops;
 mod undo;
 mod undo_losses;

@@ -1,14 +1,11 @@
 //! Whose tasks are whose, and who may do what with them.
 
-use std::time::Duration;
-
 use gateway::auth::{Issuer as Settings, Scopes};
 use harness::client::Client;
 use harness::tokens::{Issuer, SigningKey};
 use serde_json::{Value, json};
 
 use super::{Doors, US, challenge, discover};
-use crate::support::World;
 
 #[tokio::test]
 async fn tasks_belong_to_issuer_and_subject() {
@@ -228,77 +225,4 @@ async fn who_may_answer_for_the_tenant_does_and_is_recorded() {
     let rows = world.database.rows(sql).await.unwrap();
     let by: Vec<&str> = rows.iter().map(|row| row[1].as_deref().unwrap()).collect();
     assert_eq!(by, ["tenant", "owner"]);
-}
-
-/// How often the first is slower than the second, of all pairs: a half if nothing tells them apart
-/// (the statistic of Mann and Whitney, which outliers do not move).
-fn slower(first: &[Duration], second: &[Duration]) -> f64 {
-    let mut wins = 0.0;
-    for a in first {
-        for b in second {
-            wins += match a.cmp(b) {
-                std::cmp::Ordering::Greater => 1.0,
-                std::cmp::Ordering::Equal => 0.5,
-                std::cmp::Ordering::Less => 0.0,
-            };
-        }
-    }
-    #[expect(clippy::cast_precision_loss, reason = "there are few")]
-    let pairs = (first.len() * second.len()) as f64;
-    wins / pairs
-}
-
-#[tokio::test]
-async fn time_does_not_tell_foreign_tasks_from_unknown_ones() {
-    const ROUNDS: usize = 400;
-    let world = World::new().await;
-    let (alice, mallory) = (world.client("alice"), world.client("mallory"));
-    let mut foreign = Vec::new();
-    for _ in 0..20 {
-        let task = alice.call("task", json!({})).await.unwrap();
-        foreign.push(task["taskId"].as_str().unwrap().to_owned());
-    }
-    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-        let time = async |id: &str| {
-            let params = json!({"taskId": id, "inputResponses": {}});
-            let request = mallory.request(method, params);
-            let started = std::time::Instant::now();
-            let answer = request.send().await.unwrap();
-            assert_eq!(answer.error_code(), Some(-32602));
-            started.elapsed()
-        };
-        // In turn, so that whatever else this machine does meets both alike. A busy one may still
-        // be unlucky once; a difference that is there would be there each time.
-        let mut shares = Vec::new();
-        for _ in 0..3 {
-            let (mut first, mut second) = (Vec::new(), Vec::new());
-            for round in 0..ROUNDS {
-                let unknown = protocol::TaskId::new(0).to_string();
-                if round % 2 == 0 {
-                    first.push(time(&foreign[round % foreign.len()]).await);
-                    second.push(time(&unknown).await);
-                } else {
-                    second.push(time(&unknown).await);
-                    first.push(time(&foreign[round % foreign.len()]).await);
-                }
-            }
-            let share = slower(&first, &second);
-            first.sort();
-            second.sort();
-            println!(
-                "{method}: foreign {:?}, unknown {:?} (medians); foreign is slower in {:.1} % of pairs",
-                first[ROUNDS / 2],
-                second[ROUNDS / 2],
-                100.0 * share
-            );
-            shares.push(share);
-            if (0.4..=0.6).contains(&share) {
-                break;
-            }
-        }
-        assert!(
-            shares.iter().any(|share| (0.4..=0.6).contains(share)),
-            "{method}: {shares:?}"
-        );
-    }
 }

@@ -1,0 +1,254 @@
+//! What bodies and answers take of this process's memory: counted while they are read, kept and
+//! written, and bounded, for one principal and for all. Who has taken its share is refused before
+//! anything more is read for it, so that a flood of large messages ends no process.
+//!
+//! What is there is there: an answer is counted, never thrown away. It keeps its principal from
+//! asking for more until it was read.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use telemetry::metrics::IntGauge;
+
+use crate::admission::limited;
+use crate::config::Limits;
+use crate::error::Error;
+
+/// Less than this of a body or an answer is not counted: so small ones are taken whatever the
+/// large ones do, and their number is bounded elsewhere.
+pub(crate) const FREE: usize = 16 * 1024;
+/// A body is counted in steps, so that not every piece of it asks.
+const STEP: usize = 64 * 1024;
+/// Who waits for its own answers to be read looks so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The memory that bodies and answers share.
+pub(crate) struct Memory {
+    book: Mutex<HashMap<u64, usize>>,
+    all: AtomicUsize,
+    max: usize,
+    of_principal_max: usize,
+    gauge: IntGauge,
+}
+
+impl Memory {
+    /// Whatever the settings say, two of the largest bodies fit: a buffer may be twice what it holds.
+    pub(crate) fn new(limits: &Limits, gauge: IntGauge) -> Arc<Self> {
+        let of_principal_max = limits
+            .memory_bytes_of_principal_max
+            .max(limits.body_bytes_max.saturating_mul(2));
+        Arc::new(Self {
+            book: Mutex::default(),
+            all: AtomicUsize::new(0),
+            max: limits.memory_bytes_max.max(of_principal_max),
+            of_principal_max,
+            gauge,
+        })
+    }
+
+    /// Whether anything more may be taken on for whom `key` stands.
+    ///
+    /// # Errors
+    /// If it, or all together, have taken what they may.
+    pub(crate) fn check(&self, key: u64) -> Result<(), Error> {
+        let all = self.all.load(Ordering::Relaxed);
+        if all >= self.max {
+            return Err(overloaded());
+        }
+        // Nobody can have taken more than all.
+        if all >= self.of_principal_max && self.of(key) >= self.of_principal_max {
+            return Err(over());
+        }
+        Ok(())
+    }
+
+    /// What one request of whom `key` stands for takes: nothing yet. `None`: it is nobody's.
+    pub(crate) fn load(self: &Arc<Self>, key: Option<u64>) -> Load {
+        Load {
+            memory: Arc::clone(self),
+            key,
+            bytes: 0,
+        }
+    }
+
+    fn of(&self, key: u64) -> usize {
+        self.lock().get(&key).copied().unwrap_or(0)
+    }
+
+    fn add(&self, key: Option<u64>, bytes: usize) {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.gauge.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if let Some(key) = key {
+            *self.lock().entry(key).or_default() += bytes;
+        }
+    }
+
+    fn sub(&self, key: Option<u64>, bytes: usize) {
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+        self.gauge.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        let Some(key) = key else { return };
+        let mut book = self.lock();
+        if let Some(taken) = book.get_mut(&key) {
+            *taken = taken.saturating_sub(bytes);
+            if *taken == 0 {
+                book.remove(&key);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one message takes, as long as this lives.
+pub(crate) struct Load {
+    memory: Arc<Memory>,
+    key: Option<u64>,
+    bytes: usize,
+}
+
+impl Load {
+    /// A body is about to be so long in all.
+    ///
+    /// # Errors
+    /// If there is no room for that.
+    pub(crate) fn reach(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes <= FREE || bytes <= self.bytes {
+            return Ok(());
+        }
+        let more = bytes.next_multiple_of(STEP) - self.bytes;
+        let memory = &self.memory;
+        if memory.all.load(Ordering::Relaxed).saturating_add(more) > memory.max {
+            return Err(overloaded());
+        }
+        if let Some(key) = self.key
+            && memory.of(key).saturating_add(more) > memory.of_principal_max
+        {
+            return Err(over());
+        }
+        memory.add(self.key, more);
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Waits until whom it belongs to has taken less than it may: before more is fetched for a stream
+    /// that is read slowly.
+    pub(crate) async fn room(&self) {
+        let Some(key) = self.key else { return };
+        while self.memory.check(key).is_err() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// A message that is counted until its last byte was given to the system.
+    pub(crate) fn weigh(&self, json: Bytes) -> Bytes {
+        if json.len() <= FREE {
+            return json;
+        }
+        self.memory.add(self.key, json.len());
+        let load = Self {
+            memory: Arc::clone(&self.memory),
+            key: self.key,
+            bytes: json.len(),
+        };
+        Bytes::from_owner(Weighed { json, _load: load })
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.memory.sub(self.key, self.bytes);
+        }
+    }
+}
+
+struct Weighed {
+    json: Bytes,
+    _load: Load,
+}
+
+impl AsRef<[u8]> for Weighed {
+    fn as_ref(&self) -> &[u8] {
+        &self.json
+    }
+}
+
+fn over() -> Error {
+    limited("bytes of messages in memory")
+}
+
+fn overloaded() -> Error {
+    Error::Overloaded {
+        what: "bytes of messages in memory",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    fn memory() -> Arc<Memory> {
+        let limits = Limits {
+            body_bytes_max: MIB,
+            memory_bytes_max: 8 * MIB,
+            memory_bytes_of_principal_max: 4 * MIB,
+            ..Limits::default()
+        };
+        Memory::new(&limits, IntGauge::new("m", "m").unwrap())
+    }
+
+    #[test]
+    fn bodies_have_room_up_to_the_share_of_their_principal() {
+        let memory = memory();
+        let mut loads: Vec<Load> = (0..5).map(|_| memory.load(Some(1))).collect();
+        let fits: Vec<bool> = loads.iter_mut().map(|l| l.reach(MIB).is_ok()).collect();
+        assert_eq!(fits, [true, true, true, true, false]);
+        assert!(memory.check(1).is_err() && memory.check(2).is_ok());
+        assert!(loads[4].reach(FREE).is_ok(), "small ones are free");
+        let mut other = memory.load(Some(2));
+        assert!(other.reach(MIB).is_ok());
+        loads.clear();
+        assert!(memory.check(1).is_ok());
+        drop(other);
+        assert_eq!(
+            (memory.all.load(Ordering::Relaxed), memory.gauge.get()),
+            (0, 0)
+        );
+        assert!(memory.lock().is_empty());
+    }
+
+    #[test]
+    fn all_together_have_room_up_to_the_whole() {
+        let memory = memory();
+        let mut loads: Vec<Load> = (0..9).map(|n| memory.load(Some(n))).collect();
+        let fits: Vec<bool> = loads.iter_mut().map(|l| l.reach(MIB).is_ok()).collect();
+        assert_eq!(fits.iter().filter(|fits| **fits).count(), 8);
+        assert!(matches!(memory.check(99), Err(Error::Overloaded { .. })));
+        assert!(memory.load(None).reach(MIB).is_err(), "nor for services");
+    }
+
+    #[test]
+    fn answers_count_until_they_are_dropped_and_are_never_refused() {
+        let memory = memory();
+        let load = memory.load(Some(1));
+        let answers: Vec<Bytes> = (0..6)
+            .map(|_| load.weigh(Bytes::from(vec![b'x'; MIB])))
+            .collect();
+        assert!(answers.iter().all(|answer| answer.len() == MIB));
+        assert!(memory.check(1).is_err() && memory.check(2).is_ok());
+        drop(load);
+        assert!(memory.check(1).is_err(), "they are still there");
+        let part = answers[0].slice(..10);
+        drop(answers);
+        assert_eq!(memory.of(1), MIB, "and so is one of which a part is left");
+        drop(part);
+        assert_eq!(memory.of(1), 0);
+    }
+}

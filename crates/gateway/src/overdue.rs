@@ -1,0 +1,128 @@
+//! Large answers that a client takes long to read: each has so much time, by its length, after which
+//! its connection is closed. Over HTTP/2 this is the only sign of a client that keeps its window
+//! shut, since it may answer every ping meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::memory::FREE;
+
+/// Who reads no faster than this holds up others.
+const BYTES_A_SECOND: u64 = 16 * 1024;
+
+/// The large answers of one connection that are not written yet.
+pub(crate) struct Unwritten {
+    book: Mutex<Book>,
+    more: Notify,
+    patience: Duration,
+}
+
+#[derive(Default)]
+struct Book {
+    next: u64,
+    due: BTreeMap<(Instant, u64), ()>,
+}
+
+impl Unwritten {
+    pub(crate) fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            book: Mutex::default(),
+            more: Notify::new(),
+            patience,
+        })
+    }
+
+    /// A message that is about to be written, and is watched until it was.
+    pub(crate) fn watch(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        if bytes.len() <= FREE {
+            return bytes;
+        }
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let time = self.patience + Duration::from_secs(length / BYTES_A_SECOND);
+        let key = {
+            let mut book = self.lock();
+            book.next += 1;
+            let key = (Instant::now() + time, book.next);
+            book.due.insert(key, ());
+            key
+        };
+        self.more.notify_one();
+        Bytes::from_owner(Watched {
+            bytes,
+            of: Arc::clone(self),
+            key,
+        })
+    }
+
+    /// When one of them is overdue.
+    pub(crate) async fn overdue(&self) {
+        loop {
+            let Some(at) = self.first() else {
+                self.more.notified().await;
+                continue;
+            };
+            if at <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(at).await;
+        }
+    }
+
+    fn first(&self) -> Option<Instant> {
+        self.lock().due.keys().next().map(|(at, _)| *at)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Watched {
+    bytes: Bytes,
+    of: Arc<Unwritten>,
+    key: (Instant, u64),
+}
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.of.lock().due.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_still_there_becomes_overdue() {
+        let unwritten = Unwritten::new(Duration::from_secs(30));
+        let large = || Bytes::from(vec![b'x'; 10 * 16 * 1024]);
+        let overdue = |seconds| {
+            let at = Instant::now() + Duration::from_secs(seconds);
+            unwritten.first().is_some_and(|first| first <= at)
+        };
+        let small = unwritten.watch(Bytes::from_static(b"x"));
+        assert!(!overdue(1_000), "nothing large");
+        drop(unwritten.watch(large()));
+        assert!(!overdue(1_000), "it was written");
+        let slow = unwritten.watch(large());
+        // 30 seconds, and one for each 16 KiB.
+        assert!(!overdue(39) && overdue(41));
+        let part = slow.slice(1..);
+        drop((slow, small));
+        assert!(overdue(41), "a part of it is there");
+        drop(part);
+        assert!(!overdue(41));
+    }
+}

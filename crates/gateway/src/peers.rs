@@ -1,0 +1,445 @@
+//! Where requests come from: the address of a client, and what one address may do before it has shown
+//! a token that is good.
+//!
+//! An address is that of the connection, unless it is a proxy's that the settings trust: then the
+//! proxy says whose it is. Nobody else is believed, whatever headers it sends.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::HeaderMap;
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::error::Error;
+
+/// Proxies one behind the other that are looked at.
+const HOPS_MAX: usize = 32;
+/// Addresses, before those that are at rest are thrown out.
+const ADDRESSES_MIN: usize = 1024;
+/// Addresses without a connection that are remembered, at most.
+const ADDRESSES_MAX: usize = 64 * 1024;
+
+/// In which header a trusted proxy says whose request it passes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressHeader {
+    /// `X-Forwarded-For`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+impl AddressHeader {
+    fn name(self) -> &'static str {
+        match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+        }
+    }
+}
+
+/// A network or a single address of a trusted proxy.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
+    let single = || text.parse::<IpAddr>().map(IpNet::from);
+    let network = text.parse::<IpNet>().or_else(|_| single());
+    let network =
+        network.map_err(|_| format!("{text:?} is no address and no network like 10.0.0.0/8"))?;
+    if network.prefix_len() == 0 {
+        return Err(format!("{text:?} is everybody: name the proxies"));
+    }
+    Ok(network.trunc())
+}
+
+/// The addresses that this process deals with.
+pub(crate) struct Peers {
+    trusted: Vec<IpNet>,
+    header: AddressHeader,
+    book: Arc<Mutex<Book>>,
+    /// Somebody's token was refused lately.
+    failing: AtomicBool,
+    connections_max: usize,
+    rate: f64,
+    burst: f64,
+}
+
+#[derive(Default)]
+struct Book {
+    addresses: HashMap<IpAddr, Address>,
+    next_sweep: usize,
+}
+
+struct Address {
+    connections: usize,
+    /// Refused tokens that it may still show.
+    tries: f64,
+    filled_at: Instant,
+}
+
+/// The place of a connection among those of its address, as long as this lives.
+pub(crate) struct Seat(Option<(Arc<Mutex<Book>>, IpAddr)>);
+
+impl Peers {
+    /// Networks that cannot be read were told of when the settings were judged.
+    pub(crate) fn new(config: &Config) -> Self {
+        let networks = config.trusted_proxies.iter();
+        Self {
+            trusted: networks.filter_map(|text| network(text).ok()).collect(),
+            header: config.client_address_header,
+            book: Arc::default(),
+            failing: AtomicBool::new(false),
+            connections_max: config.limits.connections_of_address_max,
+            rate: f64::from(config.limits.refused_tokens_of_address_per_second),
+            burst: f64::from(config.limits.refused_tokens_of_address_burst),
+        }
+    }
+
+    /// A new connection; `None` if its address has as many as it may. Those of trusted proxies carry
+    /// everybody's requests and are not counted.
+    pub(crate) fn connect(&self, peer: IpAddr) -> Option<Seat> {
+        let peer = peer.to_canonical();
+        if self.connections_max == 0 || self.trusts(peer) {
+            return Some(Seat(None));
+        }
+        let key = block(peer);
+        let mut book = lock(&self.book);
+        let address = book.address(key, Instant::now(), self);
+        if address.connections >= self.connections_max {
+            return None;
+        }
+        address.connections += 1;
+        Some(Seat(Some((Arc::clone(&self.book), key))))
+    }
+
+    /// Whose request it is that came over a connection of `peer`. Proxies add to the header at its
+    /// end, so it is read from there, and no further than to the first address that is no trusted
+    /// proxy's: what stands before that may be made up. What cannot be read ends it, too.
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut known = peer.to_canonical();
+        if !self.trusts(known) {
+            return known;
+        }
+        let lines: Vec<&str> = headers
+            .get_all(self.header.name())
+            .iter()
+            .map(|line| line.to_str().unwrap_or_default())
+            .collect();
+        let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
+        for hop in hops.take(HOPS_MAX) {
+            let named = match self.header {
+                AddressHeader::XForwardedFor => address(hop.trim()),
+                AddressHeader::Forwarded => forwarded_for(hop).and_then(address),
+            };
+            let Some(named) = named else {
+                return known;
+            };
+            known = named;
+            if !self.trusts(known) {
+                return known;
+            }
+        }
+        known
+    }
+
+    /// Whether this address may show a token that was not seen to be good before.
+    ///
+    /// # Errors
+    /// If too many of its tokens were refused.
+    pub(crate) fn may_try(&self, client: IpAddr) -> Result<(), Error> {
+        self.may_try_at(Instant::now(), client)
+    }
+
+    fn may_try_at(&self, now: Instant, client: IpAddr) -> Result<(), Error> {
+        if self.rate == 0.0 || !self.failing.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let book = lock(&self.book);
+        let Some(address) = book.addresses.get(&block(client)) else {
+            return Ok(());
+        };
+        let tries = address.tries_at(now, self);
+        if tries >= 1.0 {
+            return Ok(());
+        }
+        Err(Error::Limited {
+            what: "refused tokens from this address",
+            retry_after: Duration::from_secs_f64(((1.0 - tries) / self.rate).clamp(1.0, 3600.0)),
+        })
+    }
+
+    /// A token of this address was refused.
+    pub(crate) fn failed(&self, client: IpAddr) {
+        self.failed_at(Instant::now(), client);
+    }
+
+    fn failed_at(&self, now: Instant, client: IpAddr) {
+        if self.rate == 0.0 {
+            return;
+        }
+        self.failing.store(true, Ordering::Relaxed);
+        let mut book = lock(&self.book);
+        let address = book.address(block(client), now, self);
+        let before = address.tries_at(now, self);
+        address.tries = (before - 1.0).max(0.0);
+        address.filled_at = now;
+        if before >= 1.0 && address.tries < 1.0 {
+            drop(book);
+            tracing::info!(client.address = %client, "too many refused tokens from one address");
+        }
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted
+            .iter()
+            .any(|network| network.contains(&address))
+    }
+}
+
+/// What one customer of a network provider has: an address, or in IPv6 a network of 64 bits.
+fn block(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+/// An address, maybe with a port, and if of IPv6 maybe in brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let plain: Option<IpAddr> = text.parse().ok();
+    let with_port = || {
+        text.parse()
+            .ok()
+            .map(|socket: std::net::SocketAddr| socket.ip())
+    };
+    let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    plain
+        .or_else(with_port)
+        .or_else(in_brackets)
+        .map(|address| address.to_canonical())
+}
+
+/// `for` of one element of `Forwarded`. (A comma inside of quotes splits it wrongly, and then it is
+/// not believed.)
+fn forwarded_for(element: &str) -> Option<&str> {
+    let mut named = element.split(';').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case("for")
+            .then(|| value.trim())
+    });
+    let (value, None) = (named.next()?, named.next()) else {
+        return None;
+    };
+    let inner = value
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    Some(inner.unwrap_or(value))
+}
+
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Book {
+    fn address(&mut self, key: IpAddr, now: Instant, of: &Peers) -> &mut Address {
+        if self.addresses.len() >= self.next_sweep.max(ADDRESSES_MIN) {
+            self.addresses.retain(|_, address| !address.rests(now, of));
+            if self.addresses.len() > ADDRESSES_MAX {
+                self.addresses.retain(|_, address| address.connections > 0);
+            }
+            self.next_sweep = 2 * self.addresses.len();
+        }
+        self.addresses.entry(key).or_insert_with(|| Address {
+            connections: 0,
+            tries: of.burst,
+            filled_at: now,
+        })
+    }
+}
+
+impl Address {
+    fn tries_at(&self, now: Instant, of: &Peers) -> f64 {
+        let since = now.duration_since(self.filled_at).as_secs_f64();
+        of.burst.min(self.tries + since * of.rate)
+    }
+
+    /// A new one would be the same.
+    fn rests(&self, now: Instant, of: &Peers) -> bool {
+        self.connections == 0 && self.tries_at(now, of) >= of.burst
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Some((book, key)) = &self.0 else { return };
+        let mut book = lock(book);
+        if let Some(address) = book.addresses.get_mut(key) {
+            address.connections = address.connections.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers(change: impl FnOnce(&mut Config)) -> Peers {
+        let mut config = Config {
+            trusted_proxies: vec!["10.0.0.0/8".to_owned(), "fd00::1".to_owned()],
+            ..Config::default()
+        };
+        config.limits.connections_of_address_max = 2;
+        config.limits.refused_tokens_of_address_per_second = 1;
+        config.limits.refused_tokens_of_address_burst = 3;
+        change(&mut config);
+        Peers::new(&config)
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn client(peers: &Peers, peer: &str, lines: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            for name in ["x-forwarded-for", "forwarded"] {
+                headers.append(name, line.parse().unwrap());
+            }
+        }
+        peers.client(ip(peer), &headers).to_string()
+    }
+
+    #[test]
+    fn only_trusted_proxies_are_believed_and_read_from_the_right() {
+        let peers = peers(|_| {});
+        for (peer, lines, expected) in [
+            ("1.2.3.4", &["9.9.9.9"][..], "1.2.3.4"),
+            ("1.2.3.4", &["10.0.0.1"], "1.2.3.4"),
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &["9.9.9.9"], "9.9.9.9"),
+            ("::ffff:10.0.0.1", &["9.9.9.9"], "9.9.9.9"),
+            ("fd00::1", &["9.9.9.9"], "9.9.9.9"),
+            ("fd00::2", &["9.9.9.9"], "fd00::2"),
+            // Made up by the client, before what the proxy added.
+            ("10.0.0.1", &["6.6.6.6, 9.9.9.9"], "9.9.9.9"),
+            ("10.0.0.1", &["6.6.6.6", "9.9.9.9"], "9.9.9.9"),
+            (
+                "10.0.0.1",
+                &["6.6.6.6, 10.6.6.6, 9.9.9.9, 10.0.0.2"],
+                "9.9.9.9",
+            ),
+            ("10.0.0.1", &["6.6.6.6, junk, 10.0.0.2"], "10.0.0.2"),
+            ("10.0.0.1", &["9.9.9.9, "], "10.0.0.1"),
+            ("10.0.0.1", &["unknown"], "10.0.0.1"),
+            ("10.0.0.1", &["9.9.9.9:4711"], "9.9.9.9"),
+            ("10.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("10.0.0.1", &["[2001:db8::1]"], "2001:db8::1"),
+            ("10.0.0.1", &["2001:db8::1"], "2001:db8::1"),
+            ("10.0.0.1", &["10.0.0.2, 10.0.0.3"], "10.0.0.2"),
+        ] {
+            assert_eq!(client(&peers, peer, lines), expected, "{peer} {lines:?}");
+        }
+        let endless = vec!["10.0.0.2"; 1000].join(",");
+        assert_eq!(client(&peers, "10.0.0.1", &[&endless]), "10.0.0.2");
+    }
+
+    #[test]
+    fn the_standard_header_is_read_where_it_is_named() {
+        let peers = peers(|config| config.client_address_header = AddressHeader::Forwarded);
+        for (line, expected) in [
+            ("for=9.9.9.9", "9.9.9.9"),
+            (
+                "proto=https; For=\"[2001:db8::1]:4711\";by=10.0.0.1",
+                "2001:db8::1",
+            ),
+            ("for=6.6.6.6, for=\"9.9.9.9:80\"", "9.9.9.9"),
+            ("for=6.6.6.6, for=_hidden", "10.0.0.1"),
+            ("for=6.6.6.6, for=unknown", "10.0.0.1"),
+            ("for=6.6.6.6, proto=http", "10.0.0.1"),
+            ("for=6.6.6.6;for=7.7.7.7", "10.0.0.1"),
+            ("9.9.9.9", "10.0.0.1"),
+        ] {
+            assert_eq!(client(&peers, "10.0.0.1", &[line]), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn so_many_connections_of_one_address() {
+        let peers = peers(|_| {});
+        let connect = |address: &str| peers.connect(ip(address));
+        let one = connect("1.2.3.4");
+        let two = connect("::ffff:1.2.3.4");
+        assert!(one.is_some() && two.is_some() && connect("1.2.3.4").is_none());
+        assert!(connect("1.2.3.5").is_some());
+        let _of_a_proxy: Vec<_> = (0..9).map(|_| connect("10.0.0.1").unwrap()).collect();
+        drop(one);
+        assert!(connect("1.2.3.4").is_some());
+        // Whoever has a network of IPv6 has one address here.
+        let _all: Vec<_> = (0..2)
+            .map(|n| connect(&format!("2001:db8::{n}")).unwrap())
+            .collect();
+        assert!(connect("2001:db8:0:0:1::").is_none());
+        assert!(connect("2001:db8:0:1::").is_some());
+    }
+
+    #[test]
+    fn so_many_refused_tokens_of_one_address() {
+        let peers = peers(|_| {});
+        let (bad, good, start) = (ip("1.2.3.4"), ip("1.2.3.5"), Instant::now());
+        for _ in 0..3 {
+            assert!(peers.may_try_at(start, bad).is_ok());
+            peers.failed_at(start, bad);
+        }
+        let may = |ms, who| {
+            peers
+                .may_try_at(start + Duration::from_millis(ms), who)
+                .is_ok()
+        };
+        assert!(!may(0, bad) && may(0, good));
+        for _ in 0..100 {
+            peers.failed_at(start, bad);
+        }
+        assert!(!may(900, bad));
+        assert!(may(1_100, bad), "it may try again");
+        peers.failed_at(start + Duration::from_millis(1_100), bad);
+        assert!(!may(1_100, bad));
+    }
+
+    #[test]
+    fn the_addresses_are_bounded() {
+        let peers = peers(|_| {});
+        let (kept, start) = (peers.connect(ip("1.2.3.4")), Instant::now());
+        for n in 0..3 * u32::try_from(ADDRESSES_MAX).unwrap() {
+            peers.failed_at(start, IpAddr::V4((0x2000_0000 + n).into()));
+        }
+        let known = || lock(&peers.book).addresses.len();
+        assert!(known() <= 2 * ADDRESSES_MAX + 2, "{}", known());
+        drop(kept);
+        lock(&peers.book).next_sweep = 0;
+        peers.failed_at(start + Duration::from_secs(60), ip("9.9.9.9"));
+        assert_eq!(known(), 1);
+    }
+
+    #[test]
+    fn networks_are_read() {
+        for good in ["10.0.0.0/8", "10.1.2.3/8", "10.0.0.1", "fd00::/8", "::1"] {
+            assert!(network(good).is_ok(), "{good}");
+        }
+        for bad in ["", "10.0.0.0/33", "proxy", "0.0.0.0/0", "::/0", "10.0.0"] {
+            assert!(network(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A task of another principal and one that never existed are answered with the same bytes, after the
+//! same work: neither content nor headers nor time tell them apart, over any method of any revision.
+
+use std::time::{Duration, Instant};
+
+use harness::client::{Answer, Client};
+use serde_json::{Value, json};
+
+use crate::support::{SOON, World};
+
+const ROUNDS: usize = 300;
+/// A share of pairs nearer to a half than this is no difference that anybody could use; what is seen
+/// without one is within 0.03 of it.
+const SKEW: f64 = 0.1;
+
+/// How often the first is slower than the second, of all pairs: a half if nothing tells them apart
+/// (the statistic of Mann and Whitney, which outliers do not move).
+fn slower(first: &[Duration], second: &[Duration]) -> f64 {
+    let mut wins = 0.0;
+    for a in first {
+        for b in second {
+            wins += match a.cmp(b) {
+                std::cmp::Ordering::Greater => 1.0,
+                std::cmp::Ordering::Equal => 0.5,
+                std::cmp::Ordering::Less => 0.0,
+            };
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "there are few")]
+    let pairs = (first.len() * second.len()) as f64;
+    wins / pairs
+}
+
+/// Asks for both in turn, so that whatever else this machine does meets both alike. A busy one may still
+/// be unlucky once; a difference that is there would be there each time.
+async fn compare(what: &str, foreign: &[String], ask: impl AsyncFn(&str) -> Duration) {
+    let mut shares = Vec::new();
+    for _ in 0..4 {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            let unknown = protocol::TaskId::new(0).to_string();
+            let known = &foreign[round % foreign.len()];
+            if round % 2 == 0 {
+                first.push(ask(known).await);
+                second.push(ask(&unknown).await);
+            } else {
+                second.push(ask(&unknown).await);
+                first.push(ask(known).await);
+            }
+        }
+        let share = slower(&first, &second);
+        first.sort_unstable();
+        second.sort_unstable();
+        println!(
+            "{what}: foreign {:?}, unknown {:?} (medians); foreign is slower in {:.1} % of pairs",
+            first[ROUNDS / 2],
+            second[ROUNDS / 2],
+            100.0 * share
+        );
+        shares.push(share);
+        if (share - 0.5).abs() <= SKEW {
+            return;
+        }
+    }
+    panic!("{what}: {shares:?}");
+}
+
+/// Tasks of Alice's in every state that one can be in.
+async fn foreign(world: &World) -> Vec<String> {
+    let alice = world.client("alice");
+    let mut ids = Vec::new();
+    for n in 0..20 {
+        let id = alice.start("task", json!({})).await.unwrap();
+        match n % 4 {
+            0 => {
+                let claim = world.claim_task("task", id.parse().unwrap()).await;
+                let result = crate::support::text(&"x".repeat(10_000));
+                world.complete(&claim, &result).await;
+            }
+            1 => {
+                let claim = world.claim_task("task", id.parse().unwrap()).await;
+                world.park(&claim, store::ParkedFor::Task, &["k"]).await;
+            }
+            2 => drop(alice.cancel(&id).await.unwrap()),
+            _ => {}
+        }
+        ids.push(id);
+    }
+    ids
+}
+
+/// All that came but the time of day.
+fn shown(answer: &Answer) -> (u16, Vec<(String, Vec<u8>)>, Vec<u8>) {
+    let headers = answer.headers.iter();
+    let headers = headers.filter(|(name, _)| *name != "date");
+    let headers = headers.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+    (answer.status, headers.collect(), answer.body.to_vec())
+}
+
+fn params(id: &str) -> Value {
+    json!({"taskId": id, "inputResponses": {"k": {"action": "decline"}}})
+}
+
+const METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
+
+#[tokio::test]
+async fn time_does_not_tell_foreign_tasks_from_unknown_ones() {
+    let world = World::new().await;
+    let foreign = foreign(&world).await;
+    let mallory = world.client("mallory");
+    for method in METHODS {
+        let time = async |id: &str| {
+            let request = mallory.request(method, params(id));
+            let started = Instant::now();
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.error_code(), Some(-32602));
+            started.elapsed()
+        };
+        compare(method, &foreign, time).await;
+    }
+}
+
+#[tokio::test]
+async fn nor_does_the_time_of_a_subscription() {
+    let world = World::new().await;
+    let foreign = foreign(&world).await;
+    let mallory = world.client("mallory");
+    let time = async |id: &str| {
+        let started = Instant::now();
+        let mut stream = mallory.listen(json!({"taskIds": [id]})).await.unwrap();
+        let first = stream.next(SOON).await.unwrap().unwrap();
+        let took = started.elapsed();
+        assert_eq!(first["params"]["notifications"], json!({"taskIds": []}));
+        took
+    };
+    compare("subscriptions/listen", &foreign, time).await;
+}
+
+/// What clients of 2025-11-25 send.
+fn older<'a>(client: &'a Client, method: &str, id: &str) -> harness::client::Request<'a> {
+    let request = client.request(method, json!({}));
+    request
+        .params(json!({"taskId": id}))
+        .header("mcp-protocol-version", "2025-11-25")
+        .without_header("mcp-method")
+        .without_header("mcp-name")
+}
+
+#[tokio::test]
+async fn nor_does_it_tell_clients_of_older_revisions() {
+    let world = World::new().await;
+    let foreign = foreign(&world).await;
+    let mallory = world.client("mallory");
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        let time = async |id: &str| {
+            let request = older(&mallory, method, id);
+            let started = Instant::now();
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.error_code(), Some(-32602), "{method}");
+            started.elapsed()
+        };
+        compare(&format!("2025-11-25 {method}"), &foreign, time).await;
+    }
+}
+
+#[tokio::test]
+async fn the_bytes_are_the_same_headers_included() {
+    let world = World::new().await;
+    let foreign = foreign(&world).await;
+    let mallory = world.client("mallory");
+    let unknown = protocol::TaskId::new(0).to_string();
+    for id in &foreign {
+        for method in METHODS {
+            let ask = async |id: &str| {
+                let request = mallory.request(method, params(id)).id(json!(1));
+                shown(&request.send().await.unwrap())
+            };
+            assert_eq!(ask(id).await, ask(&unknown).await, "{method}");
+        }
+        for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+            let ask = async |id: &str| {
+                let request = older(&mallory, method, id).id(json!(1));
+                shown(&request.send().await.unwrap())
+            };
+            assert_eq!(ask(id).await, ask(&unknown).await, "2025-11-25 {method}");
+        }
+    }
+}
