@@ -35,6 +35,8 @@ const secretFile = path.join(dir, "secret");
 writeFileSync(secretFile, SECRET);
 const settings = path.join(dir, "settings.toml");
 writeFileSync(settings, `
+[gateway.limits]
+refused_tokens_of_address_burst = 10000
 [auth]
 mode = "tokens"
 resource = "${url}"

@@ -22,6 +22,8 @@ pub struct Request<'a> {
     method: String,
     params: Value,
     headers: Vec<(String, Option<Vec<u8>>)>,
+    /// Beside those of the same name.
+    added: Vec<(String, Vec<u8>)>,
     body: Option<Bytes>,
 }
 
@@ -42,6 +44,7 @@ impl<'a> Request<'a> {
             method: method.to_owned(),
             params,
             headers: Vec::new(),
+            added: Vec::new(),
             body: None,
         }
     }
@@ -72,6 +75,13 @@ impl<'a> Request<'a> {
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers
             .push((name.to_owned(), Some(value.as_ref().to_vec())));
+        self
+    }
+
+    /// Adds a header, beside others of its name.
+    #[must_use]
+    pub fn header_beside(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.added.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
@@ -172,6 +182,9 @@ impl<'a> Request<'a> {
                 Some(value) => headers.insert(header_name(name)?, header_value(value)?),
                 None => headers.remove(name),
             };
+        }
+        for (name, value) in &self.added {
+            headers.append(header_name(name)?, header_value(value)?);
         }
         Ok(request)
     }

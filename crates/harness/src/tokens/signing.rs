@@ -120,12 +120,16 @@ impl SigningKey {
     /// A token with this header; signed as its `alg` says if the key can, else as the key does.
     #[must_use]
     pub fn sign_with(&self, header: &Value, claims: &Value) -> String {
-        let signed = format!(
-            "{}.{}",
-            encode(header.to_string()),
-            encode(claims.to_string())
-        );
-        let signature = self.signature(header["alg"].as_str().unwrap_or_default(), &signed);
+        let algorithm = header["alg"].as_str().unwrap_or_default();
+        self.sign_text(algorithm, &header.to_string(), &claims.to_string())
+    }
+
+    /// A token of these texts, be they JSON or not; signed by this algorithm if the key can, else as
+    /// the key does.
+    #[must_use]
+    pub fn sign_text(&self, algorithm: &str, header: &str, claims: &str) -> String {
+        let signed = format!("{}.{}", encode(header), encode(claims));
+        let signature = self.signature(algorithm, &signed);
         format!("{signed}.{}", encode(signature))
     }
 

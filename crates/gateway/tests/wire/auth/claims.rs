@@ -6,6 +6,11 @@ use serde_json::{Value, json};
 
 use super::{Doors, US, challenge, discover};
 
+/// A value so deep.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!(1), |inner, _| json!([inner]))
+}
+
 #[expect(clippy::too_many_lines, reason = "a table is read in one piece")]
 #[tokio::test]
 async fn every_token_gets_what_it_deserves() {
@@ -29,6 +34,15 @@ async fn every_token_gets_what_it_deserves() {
         let forged = ec.sign(&doors.changed("sub", json!("mallory")));
         let payload = forged.split('.').nth(1).unwrap();
         format!("{head}.{payload}.{signature}")
+    };
+    // The good claim first, and then one that says something else.
+    let twice = |second: &str| {
+        let mut all = good.clone();
+        all["scope"] = json!("a");
+        all["org"] = json!("a");
+        let all = all.to_string();
+        let claims = format!("{}, {second}}}", &all[..all.len() - 1]);
+        ec.sign_text("ES256", r#"{"alg": "ES256", "kid": "p256"}"#, &claims)
     };
     let plain = ec.sign(&good);
     let cut = plain[..plain.len() - 4].to_owned();
@@ -82,6 +96,11 @@ async fn every_token_gets_what_it_deserves() {
             claim("nbf", json!(now() + 5)),
         ),
         ("no iat", true, ec.sign(&doors.without("iat"))),
+        (
+            "audience with its host in capitals",
+            true,
+            claim("aud", json!("HTTPS://MCP.Example.com/mcp")),
+        ),
         ("a tenant", true, claim("org", json!("acme"))),
         // From here on: 401.
         ("alg none", false, none),
@@ -176,6 +195,65 @@ async fn every_token_gets_what_it_deserves() {
             false,
             claim("aud", json!("https://mcp.example.com")),
         ),
+        (
+            "audience with its path in capitals",
+            false,
+            claim("aud", json!("https://mcp.example.com/MCP")),
+        ),
+        (
+            "audience with its port",
+            false,
+            claim("aud", json!("https://mcp.example.com:443/mcp")),
+        ),
+        (
+            "audience over an open way",
+            false,
+            claim("aud", json!("http://mcp.example.com/mcp")),
+        ),
+        (
+            "audience in a list in a list",
+            false,
+            claim("aud", json!([[US]])),
+        ),
+        (
+            "audience among numbers",
+            false,
+            claim("aud", json!([1, US])),
+        ),
+        ("audience twice", false, twice("\"aud\": \"x\"")),
+        ("subject twice", false, twice("\"sub\": \"mallory\"")),
+        ("issuer twice", false, twice("\"iss\": \"https://x\"")),
+        ("expiry twice", false, twice("\"exp\": 1")),
+        ("scope twice", false, twice("\"scope\": \"b\"")),
+        ("tenant twice", false, twice("\"org\": \"b\"")),
+        (
+            "alg twice",
+            false,
+            ec.sign_text(
+                "ES256",
+                r#"{"alg": "none", "kid": "p256", "alg": "ES256"}"#,
+                &good.to_string(),
+            ),
+        ),
+        (
+            "claims that end in something else",
+            false,
+            ec.sign_text(
+                "ES256",
+                r#"{"alg": "ES256", "kid": "p256"}"#,
+                &format!("{good}}}"),
+            ),
+        ),
+        (
+            "claims nested beyond measure",
+            false,
+            claim("x", nested(1_500)),
+        ),
+        (
+            "of nine thousand bytes",
+            false,
+            claim("x", json!("x".repeat(9_000))),
+        ),
         ("no audience", false, ec.sign(&doors.without("aud"))),
         ("an empty audience", false, claim("aud", json!([]))),
         ("audience is a number", false, claim("aud", json!(1))),
@@ -204,7 +282,13 @@ async fn every_token_gets_what_it_deserves() {
             "opaque-unknown".to_owned(),
         ),
     ];
-    assert!(cases.len() >= 60, "{}", cases.len());
+    let let_in = cases.iter().filter(|(_, is_good, _)| *is_good).count();
+    println!(
+        "{} tokens: {let_in} good, {} not",
+        cases.len(),
+        cases.len() - let_in
+    );
+    assert!(cases.len() >= 85, "{}", cases.len());
     for (what, is_good, token) in &cases {
         // Twice: what is remembered is worth the same.
         for _ in 0..2 {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use harness::tokens::{Manner, now};
+use harness::tokens::{Issuer, Manner, now};
 use serde_json::{Value, json};
 
 use super::{Doors, US};
-use crate::support::SOON;
+use crate::support::{SECOND, SOON};
 
 #[tokio::test]
 async fn opaque_tokens_are_introspected() {
@@ -95,4 +95,70 @@ async fn revoked_jwts_are_refused_where_issuers_are_asked() {
     assert_eq!(doors.status(&token).await, 200);
     doors.issuer.know(&token, json!({"active": false}));
     assert_eq!(doors.status(&token).await, 401);
+}
+
+#[tokio::test]
+async fn an_answer_is_believed_no_longer_than_the_token_lives() {
+    let doors = Doors::with(|mut auth| {
+        auth.issuers[0].introspection_cache = 3600 * SECOND;
+        auth.leeway = Duration::ZERO;
+        auth
+    })
+    .await;
+    let said = json!({"active": true, "sub": "alice", "aud": US, "exp": now() + 3});
+    doors.issuer.know("short", said);
+    assert_eq!(doors.status("short").await, 200);
+    let asked = doors.issuer.requests("/introspect");
+    assert_eq!(doors.status("short").await, 200);
+    assert_eq!(doors.issuer.requests("/introspect"), asked, "remembered");
+    // The issuer still calls it active: its clock is its own affair.
+    let over = async || (doors.status("short").await == 401).then_some(());
+    harness::wait::until("the token has expired", SOON, over)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_looks_like_a_jwt_is_judged_as_one() {
+    let doors = Doors::new().await;
+    let active = json!({"active": true, "sub": "alice", "aud": US});
+    for token in [
+        "eyJhbGciOiJub25lIn0.e30.",
+        "eyJhbGciOiJIUzI1NiJ9.e30.c2ln",
+        "eyJ.eyJ.x",
+        "ey.a.b.c.d",
+    ] {
+        // Also where the issuer would take its own word for it.
+        doors.issuer.know(token, active.clone());
+        assert_eq!(doors.status(token).await, 401, "{token}");
+    }
+    assert_eq!(doors.issuer.requests("/introspect"), 0);
+    // With one dot it is no JWT, whatever it begins with.
+    doors.issuer.know("eyJ.opaque", active);
+    assert_eq!(doors.status("eyJ.opaque").await, 200);
+}
+
+#[tokio::test]
+async fn tokens_go_to_their_issuer_and_nowhere_else() {
+    let elsewhere = Issuer::start(&[]).await.unwrap();
+    let target = format!("{}/introspect", elsewhere.url);
+    let doors = Doors::new().await;
+    for manner in [
+        Manner::Redirect(target),
+        Manner::Slow(60 * SECOND),
+        Manner::Status(401),
+        Manner::Garbage("x".repeat(600 * 1024)),
+    ] {
+        doors.issuer.behave(manner.clone());
+        let token = format!("opaque-{}", format!("{manner:?}").len());
+        doors
+            .issuer
+            .know(&token, json!({"active": true, "sub": "alice", "aud": US}));
+        assert_eq!(doors.status(&token).await, 503, "{manner:?}");
+    }
+    assert_eq!(
+        elsewhere.requests("/introspect"),
+        0,
+        "with our secret in it"
+    );
 }
