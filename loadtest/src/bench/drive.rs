@@ -17,7 +17,7 @@ use crate::rng::Rng;
 /// Longer is shown as this.
 const LONGEST_US: u64 = 120_000_000;
 /// What is under way at the end may take so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Before a broken connection is opened again.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -143,7 +143,7 @@ pub async fn closed(
     let all = clients.for_each(async |()| ());
     timeout(load.warmup + load.time + PATIENCE, all)
         .await
-        .map_err(|_| io::Error::other("clients are not done half a minute after the end"))?;
+        .map_err(|_| io::Error::other("clients are not done a minute after the end"))?;
     Ok(driven.into_inner())
 }
 
@@ -198,7 +198,7 @@ pub async fn open(
     let all = clients.for_each(async |()| ());
     timeout(load.warmup + load.time + PATIENCE, all)
         .await
-        .map_err(|_| io::Error::other("clients are not done half a minute after the end"))?;
+        .map_err(|_| io::Error::other("clients are not done a minute after the end"))?;
     Ok(driven.into_inner())
 }
 

@@ -74,9 +74,13 @@ impl Template {
                 Some((row.next()?, row.next()?))
             })
             .collect();
-        let quoted = names
-            .iter()
-            .map(|(name, _)| format!("quote_nullable({name}::text)"));
+        // In a script a colon begins a variable, so times are written without any.
+        let quoted = names.iter().map(|(name, kind)| match kind.as_str() {
+            "timestamptz" => format!(
+                "quote_nullable(to_char({name} AT TIME ZONE 'UTC', 'YYYYMMDD\"T\"HH24MISS.US') || 'Z')"
+            ),
+            _ => format!("quote_nullable({name}::text)"),
+        });
         let list = quoted.collect::<Vec<_>>().join(", ");
         let found = system
             .sql(&format!("SELECT {list} FROM tasks WHERE id = '{task}'"))

@@ -9,7 +9,7 @@ use super::drive::{self, Driven};
 use super::measure::Spread;
 use super::processors::{Cores, Look};
 use super::report::Row;
-use super::run::{Bench, say};
+use super::run::{Bench, PRINCIPAL, TASK, arguments, say};
 use super::{wire::Wire, works};
 
 /// One measurement of ours.
@@ -104,6 +104,12 @@ pub async fn measure(
 pub async fn gateways(bench: &mut Bench) -> Result<Vec<Row>> {
     let second = bench.system.add(Role::Gateway, "").await?;
     let third = bench.system.add(Role::Gateway, "").await?;
+    for gateway in [second, third] {
+        bench
+            .system
+            .wait_for_tools(gateway, PRINCIPAL, &[TASK])
+            .await?;
+    }
     bench.without_worker();
     let at = [bench.gateway, second, third];
     let addresses = at.map(|at| bench.system.address(at));
@@ -142,7 +148,7 @@ async fn one_and_three(bench: &Bench, addresses: &[SocketAddr]) -> Result<Vec<Ro
 /// # Errors
 /// If nobody answers.
 pub async fn create(bench: &Bench, wire: &Wire, at: &[SocketAddr]) -> Result<Driven> {
-    let request = wire.call(super::run::TASK, &super::run::arguments());
+    let request = wire.call(TASK, &arguments());
     let load = bench.options.load(bench.options.connections);
     let work = async |worker: &mut drive::Worker| works::handle(worker, &request).await.map(drop);
     let driven = drive::closed(at, load, work).await.map_err(driving)?;

@@ -92,7 +92,8 @@ async fn soak(bench: &Bench, cron: usize) -> Result<Vec<Row>> {
     let slice = (time / 60).clamp(Duration::from_secs(1), Duration::from_secs(60));
     let mut samples: Vec<Sample> = Vec::new();
     let (began, before) = (Instant::now(), Look::now(&bench.system.groups()));
-    while began.elapsed() < time {
+    // A busy machine may need longer for its looks.
+    while began.elapsed() < time || samples.len() < SAMPLES_MIN {
         let load = Load {
             connections: 128,
             warmup: Duration::ZERO,

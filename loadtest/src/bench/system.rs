@@ -31,6 +31,7 @@ const POSTGRES: [(&str, &str); 6] = [
 /// Limits that keep one caller from taking all would measure themselves: here one caller is all.
 const SETTINGS: &str = r#"
 [gateway]
+inline_budget = "20s"
 request_state_keys = ["000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"]
 drain_delay = "100ms"
 drain_deadline = "2s"
@@ -47,6 +48,12 @@ requests_max = 30000
 [logs]
 level = "warn"
 "#;
+
+/// More such limits, which an older release may not know: it is measured without them.
+const NEWER: [(&str, &str, i64); 2] = [
+    ("gateway", "requests_of_principal_max", 30_000),
+    ("gateway", "connections_of_address_max", 30_000),
+];
 
 /// The running system. Ends when dropped.
 #[derive(Debug)]
@@ -87,6 +94,7 @@ impl System {
             ledger.display()
         );
         config::merge(&mut settings, &table(&tools)?);
+        config::merge(&mut settings, &newer(&binary)?);
         let common = Common {
             postgres_url: database_url.clone(),
             redis_url: redis.url(),
@@ -290,6 +298,25 @@ pub fn address(url: &str) -> Result<SocketAddr> {
     let place = rest.split('/').next().unwrap_or(rest);
     let parsed = place.replace("localhost", "127.0.0.1").parse();
     parsed.map_err(|_| Error::Other(format!("{url}: not http://ADDRESS:PORT/PATH")))
+}
+
+/// Those settings of [`NEWER`] that this binary has.
+fn newer(binary: &Path) -> Result<toml::Table> {
+    let output = std::process::Command::new(binary)
+        .args(["config", "reference"])
+        .output()
+        .map_err(Error::io(format!("run {}", binary.display())))?;
+    let page = String::from_utf8_lossy(&output.stdout);
+    let known = NEWER
+        .iter()
+        .filter(|(_, name, _)| page.contains(&format!("`{name}`")));
+    let lines =
+        known.map(|(section, name, value)| format!("[{section}]\nlimits.{name} = {value}\n"));
+    let mut all = toml::Table::new();
+    for line in lines {
+        config::merge(&mut all, &table(&line)?);
+    }
+    Ok(all)
 }
 
 fn table(text: &str) -> Result<toml::Table> {

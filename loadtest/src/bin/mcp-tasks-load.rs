@@ -138,5 +138,6 @@ fn outside(arguments: &Arguments) -> harness::Result<Option<Outside>> {
         processes: arguments.processes.clone(),
         ledger: arguments.ledger.clone(),
         kubectl: arguments.kubectl.clone(),
+        kubectl_program: None,
     }))
 }

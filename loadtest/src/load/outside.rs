@@ -33,6 +33,8 @@ pub struct Outside {
     pub ledger: Option<PathBuf>,
     /// Arguments of every `kubectl`, such as `--namespace mcp`.
     pub kubectl: Vec<String>,
+    /// The program; `kubectl` of the path if none is named.
+    pub kubectl_program: Option<PathBuf>,
 }
 
 /// What came of a break.
@@ -187,7 +189,8 @@ impl Outside {
     }
 
     async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let mut command = Command::new("kubectl");
+        let program = self.kubectl_program.as_deref();
+        let mut command = Command::new(program.unwrap_or(Path::new("kubectl")));
         command.args(&self.kubectl).args(args).kill_on_drop(true);
         let output = command.output().await.map_err(Error::io("run kubectl"))?;
         if output.status.success() {
@@ -296,6 +299,62 @@ mod tests {
             ..Outside::default()
         };
         assert!(odd.complete().is_err());
+    }
+
+    /// A `kubectl` that notes what it is told, and knows of one pod.
+    fn noting_kubectl(dir: &Path) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (file, log) = (dir.join("kubectl"), dir.join("told"));
+        let script = format!(
+            "#!/bin/sh\necho \"$*\" >> '{}'\ncase \"$*\" in *absent*) ;; *' get pods '*) echo pod/gateway-a ;; \
+             *stuck*) echo 'timed out' >&2; exit 1 ;; esac\n",
+            log.display()
+        );
+        std::fs::write(&file, script).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        file
+    }
+
+    #[tokio::test]
+    async fn pods_are_deleted_and_waited_for() {
+        let temp = harness::temp::Temp::new().unwrap();
+        let outside = Outside {
+            kubectl: vec!["--namespace=mcp".to_owned()],
+            kubectl_program: Some(noting_kubectl(temp.path())),
+            ..Outside::default()
+        };
+        let breaks = [
+            planned("pods:part=gateway", How::Killed),
+            planned("pods:part=gateway", How::Drained),
+            planned("pods:part=absent", How::Killed),
+            planned("pods:part=stuck", How::Drained),
+        ];
+        outside.check(&breaks).unwrap();
+        let broken = std::cell::RefCell::new(Vec::new());
+        outside
+            .break_all(&breaks, |done| broken.borrow_mut().push(done.trouble))
+            .await;
+        let broken = broken.into_inner();
+        assert_eq!(broken[..2], [None, None]);
+        let told = |at: usize| broken[at].as_deref().unwrap_or_default();
+        assert!(
+            told(2).contains("no pod runs with part=absent"),
+            "{broken:?}"
+        );
+        assert!(told(3).contains("timed out"), "{broken:?}");
+        let log = std::fs::read_to_string(temp.path().join("told")).unwrap();
+        let lines: Vec<&str> = log.lines().collect();
+        assert_eq!(
+            lines[..6],
+            [
+                "--namespace=mcp get pods --selector part=gateway --field-selector status.phase=Running --output name",
+                "--namespace=mcp delete pod/gateway-a --wait=false --grace-period=0 --force",
+                "--namespace=mcp wait --for=condition=Ready pods --selector part=gateway --timeout=60s",
+                "--namespace=mcp get pods --selector part=gateway --field-selector status.phase=Running --output name",
+                "--namespace=mcp delete pod/gateway-a --wait=false",
+                "--namespace=mcp wait --for=condition=Ready pods --selector part=gateway --timeout=60s",
+            ]
+        );
     }
 
     /// Whoever restarts it writes another process id; the signal goes to the one that was there.
