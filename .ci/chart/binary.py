@@ -78,6 +78,9 @@ def mounted():
             path.mkdir(parents=True, exist_ok=True)
             (path / name).write_text(certificate.read_text() if what == "ca" else "word\n")
     (folder / "postgres/password/word").write_text("word\n")
+    for place, name in (("encryption", "november"), ("encryption", "2026-05"), ("csi", "november")):
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / name).write_text(f"{len(place + name):064x}\n")
     (folder / "csi").mkdir(exist_ok=True)
     (folder / "csi/password").write_text("word\n")
     (folder / "config").mkdir(exist_ok=True)

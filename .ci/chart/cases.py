@@ -19,7 +19,7 @@ SET = tuple(word for kind in URLS for word in ("--set", f"{kind}.url={URLS[kind]
 # Names of objects that are the user's, not the chart's.
 EXTERNAL = {
     "ext-issuer", "ext-tools", "ext-tls", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
-    *(f"mcp-tasks-postgres-{user}" for user in ("gateway", "worker", "cron", "owner")), "ext-gateway", "ext-worker", "ext-cron", "ext-owner", "ext-migrate",
+    *(f"mcp-tasks-postgres-{user}" for user in ("gateway", "worker", "cron", "owner")), "ext-encryption", "ext-gateway", "ext-worker", "ext-cron", "ext-owner", "ext-migrate",
     "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-callbacks", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
 }
 
@@ -35,6 +35,8 @@ FEATURES = {
         "gateway": {"service": {"type": "LoadBalancer"}},
         "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io"}}],
         "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
+    "scopes": {"config": {"auth": {**TOKENS["auth"], "scopes": {"call": ["tools:call"]},
+                                   "implied_scopes": {"tasks:admin": ["tasks:read", "tasks:cancel"]}}}},
     "callbacks": {"config": {**TOKENS, "callbacks": {"public_url": "https://mcp.test"}}, "httpRoute": {
         "enabled": True, "parentRefs": [{"name": "public"}]}},
     "tls": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "ingress": {
@@ -43,6 +45,10 @@ FEATURES = {
         "enabled": True, "parentRefs": [{"name": "public"}], "backendTLS": {"hostname": "gateway.mcp.test", "caConfigMap": "ext-ca"}}},
     "tls-system": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "httpRoute": {
         "enabled": True, "parentRefs": [{"name": "public"}], "backendTLS": {"hostname": "gateway.mcp.test"}}},
+    "encryption": {"encryption": {"existingSecret": "ext-encryption", "keys": [{"id": "2026-11", "key": "november"}, {"id": "2026-05"}]}},
+    "encryption-csi": {"encryption": {"path": "/mnt/csi", "keys": [{"id": "november"}]},
+                       "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io"}}],
+                       "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
     "callbacks-keys": {"config": {"callbacks": {"public_url": "https://mcp.test"}}, "callbackKeys": {"existingSecret": "ext-keys"}},
     "jwt": {"gateway": JWT},
     "jwt-keys": {"gateway": {"proxy": {"enabled": True, "port": 8443, "jwt": {
@@ -177,8 +183,9 @@ FEATURES = {
 }
 # Of these only one at a time.
 EXCLUDE = [
-    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "callbacks", "tls", "tls-route", "tls-system"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
+    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "scopes", "callbacks", "tls", "tls-route", "tls-system"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
     {"own-file-secret", "own-file-map", "own-file-csi"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi", "roles", "roles-passwords"},
+    {"encryption", "encryption-csi"}, *({"encryption-csi", n} for n in ("passwords-csi", "roles-passwords", "own-file-csi", "tokens-further", "containers")),
     {"init", "no-migration", "roles"}, {"init", "no-migration", "roles-passwords"}, {"own-file-csi", "roles-passwords"}, {"containers", "roles-passwords"},
     {"operators", "policies", "no-policies"}, {"operators", "load-balancer", "node-port", "ipv6"}, {"operators", "budgets"}, {"operators", "settings"},
     {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
@@ -189,7 +196,7 @@ EXCLUDE = [
     {"containers", "own-file-csi"}, {"proxy", "route"}, {"proxy", "route-retry"}, {"proxy", "ingress-nginx"}, {"proxy", "ingress-alb"},
     {"proxy", "ingress-haproxy"}, {"proxy", "load-balancer"}, {"proxy", "node-port"}, {"recreate", "groups"},
     # A proxy that checks tokens stands before gateways that believe everybody; lists of issuers cannot be in the environment.
-    *({name, other} for name in ("tokens", "tokens-further", "callbacks", "tls", "tls-route", "tls-system") for other in FEATURES
+    *({name, other} for name in ("tokens", "tokens-further", "scopes", "callbacks", "tls", "tls-route", "tls-system") for other in FEATURES
       if "proxy" in FEATURES[other].get("gateway", {}) or "configFile" in FEATURES[other]),
 ]
 
@@ -263,6 +270,8 @@ BAD = [
      ["config.postgres.pool_size: the chart sets it: use gateway.poolSize", "config.gateway.bind: the chart sets it", "cron.config.redis.url: the chart sets it"]),
     (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable in a ConfigMap']),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
+    (merged(URLS, FEATURES["own-file-secret"], {"config": {"auth": {"implied_scopes": {"a:b": ["c"]}}}}),
+     ["auth.implied_scopes.a:b cannot be an environment variable"]),
     (merged(URLS, {"redis": {"ca": {"existingSecret": "ext-ca"}}}), ["redis.ca: redis.url is not encrypted"]),
     (merged(URLS, {"workers": {"default": {"toolsFile": "[[command]]", "toolsFrom": {"existingSecret": "ext-tools"}}}}),
      ["workers.default: its tools file is said more than once"]),
@@ -277,7 +286,11 @@ BAD = [
     (merged(URLS, {"postgres": {"url": ""}, "gateway": {"postgres": {"existingSecret": "ext-gateway"}}}),
      ["postgres.url: say where Postgres is (cron, worker-default, migrate: nothing says it)"]),
     (merged(URLS, {"httpRoute": {"backendTLS": {"hostname": "a"}}}), ["httpRoute.backendTLS: gateways do not encrypt"]),
+    (merged(URLS, {"encryption": {"keys": [{"id": "a"}]}}), ["encryption.keys: say where they are"]),
+    (merged(URLS, {"encryption": {"existingSecret": "ext-encryption"}}), ["there are no encryption.keys, so that nothing would be sealed"]),
     # Typos.
+    (merged(URLS, {"fullnameOverride": "My_Tasks"}), ["fullnameOverride"]),
+    (merged(URLS, {"encryption": {"existingSecret": "a", "keys": [{"name": "b"}]}}), ["encryption.keys.0"]),
     (merged(URLS, {"migrate": {"extraContainers": [{}]}}), ["Additional property extraContainers is not allowed"]),
     (merged(URLS, {"gateway": {"postgres": {"uri": "a"}}}), ["Additional property uri is not allowed"]),
     (merged(URLS, {"global": {"imageRegistry": 5}}), ["global.imageRegistry"]),

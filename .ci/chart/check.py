@@ -209,7 +209,7 @@ def notes():
     (chart / "NOTES").write_text((CHART / "templates/NOTES.txt").read_text())
     (chart / "templates/notes.yaml").write_text('kind: Notes\nout: {{ tpl (.Files.Get "NOTES") $ | quote }}\n')
     for case, wanted in (("default", ["helm test mcp-tasks -n tasks", "loopback", "No group of workers has tools"]),
-                         ("trial", ["FOR TRIALS ONLY"]), ("jwt", ["come through the proxy"]), ("tokens", ["TOKEN is an access token", "https://mcp.test/mcp"])):
+                         ("trial", ["FOR TRIALS ONLY"]), ("jwt", ["come through the proxy"]), ("tokens", ["TOKEN is an access token", "https://mcp.test/mcp", "config.gateway.trusted_proxies"])):
         values = rendering.URLS if case == "default" else cases.merged(rendering.URLS, cases.FEATURES[case])
         rendered = rendering.render(Case(f"notes {case}", values=values), chart)
         said = [o["out"] for o in rendered.objects if o["kind"] == "Notes"]

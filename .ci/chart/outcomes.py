@@ -1,6 +1,7 @@
 """What single values do, each looked up where it has to show."""
 
 import base64
+import re
 
 import policies
 import rendering
@@ -139,6 +140,8 @@ def default(r):
     hook = r.by_name[("Job", "mcp-tasks-migrate")]["metadata"]["annotations"]
     yield "the migration", (hook["helm.sh/hook"], hook["helm.sh/hook-delete-policy"]), (
         "pre-install,pre-upgrade", "before-hook-creation,hook-succeeded")
+    rules = {o["metadata"]["name"]: o["metadata"].get("annotations", {}).get("helm.sh/hook-weight") for o in r.of("NetworkPolicy")}
+    yield "policies before the migration", {n: w for n, w in rules.items() if w}, {"mcp-tasks-migrate": "-6"}
     yield "kept", r.by_name[("Secret", "mcp-tasks-request-state")]["metadata"]["annotations"], {"helm.sh/resource-policy": "keep"}
 
 
@@ -265,13 +268,24 @@ def csi(r):
         yield f"{name}'s volume", [v["csi"]["driver"] for v in spec["volumes"] if "csi" in v], ["secrets-store.csi.k8s.io"]
 
 
+def encryption(r):
+    for name in ("gateway", "worker-default", "cron", "test"):
+        volume = [v["secret"]["secretName"] for v in pods(r)[name]["volumes"] if v["name"] == "encryption"]
+        yield f"{name}'s keys", volume, ["ext-encryption"]
+    yield "the migration's", "encryption" in str(pods(r)["migrate"]), False
+    for name in ("gateway", "worker-default", "cron"):
+        told = r.by_name[("ConfigMap", f"mcp-tasks-{name}")]["data"]["mcp-tasks.toml"]
+        found = re.findall(r'"id" = "([^"]+)", "key_file" = "([^"]+)"', told)
+        yield f"{name}'s settings", found, [("2026-11", "/etc/mcp-tasks/encryption/november"), ("2026-05", "/etc/mcp-tasks/encryption/2026-05")]
+
+
 NGINX, ALB = "nginx.ingress.kubernetes.io", "alb.ingress.kubernetes.io"
 CASES = {"default": default, "route": route, "route-retry": route_retry, "hpa": hpa, "external": external, "groups": groups,
          "ingress-nginx": ingress(**{f"{NGINX}/proxy-buffering": "off", f"{NGINX}/proxy-read-timeout": "3600", f"{NGINX}/proxy-body-size": "5m"}),
          "ingress-haproxy": ingress(**{"haproxy.org/timeout-server": "3600s", "haproxy.org/timeout-client": "3600s"}),
          "ingress-alb": ingress(**{f"{ALB}/load-balancer-attributes": "idle_timeout.timeout_seconds=3600", "a": "b"}),
          "pods": of_pods, "containers": containers, "digest": digest, "accounts": accounts, "budgets": budgets, "load-balancer": load_balancer,
-         "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi,
+         "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi, "encryption": encryption,
          "roles": roles, "roles-passwords": roles_passwords, "mirror": mirror, "migration": migration, "operators": operators,
          "tls": tls_ingress, "tls-route": tls_route}
 

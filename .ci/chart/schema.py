@@ -12,6 +12,8 @@ TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
 COUNT = {"type": "integer", "minimum": 0}
 ONE = {"type": "integer", "minimum": 1}
+# Of objects, or a part of it.
+NAME = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
 # Goes into a line of the proxy's settings.
 TOKEN = {"type": "string", "pattern": "^[^\\s\"'\\\\]*$"}
 PERCENT_OR_COUNT = {"type": ["integer", "string"], "pattern": "^[0-9]+%$"}
@@ -89,12 +91,13 @@ def monitor():
 
 VALUES = dict(
     **POD,
-    nameOverride=STR, fullnameOverride=STR, clusterDomain={"type": "string", "minLength": 1}, commonLabels=TEXTS, commonAnnotations=TEXTS,
+    nameOverride=NAME, fullnameOverride=NAME, clusterDomain={"type": "string", "minLength": 1}, commonLabels=TEXTS, commonAnnotations=TEXTS,
     postgres=server(maxConnections=ONE, reservedConnections=COUNT),
     redis=server(),
     config=ref("config"),
     configFile=obj(existingSecret=STR, existingConfigMap=STR, path=STR, key=STR),
     callbackKeys=obj(create=BOOL, existingSecret=STR, existingSecretKey=STR),
+    encryption=obj(existingSecret=STR, path=STR, keys={"type": "array", "items": {**obj(id=STR, key=STR), "required": ["id"]}}),
     listenAddress=STR,
     gateway=obj(
         **PROCESS, **POD,

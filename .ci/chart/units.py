@@ -38,6 +38,10 @@ LAYERS = [
     ([{"n": 2}, {"n": 0}], {"n": 0}),
     ([{"b": True}, {"b": False}], {"b": False}),
 ]
+TABLES = [
+    ({"a": {"b": 1, "c": {"tasks:admin": ["x"], "d e": {"f": True}}}}, '[a]\nb = 1\n\n[a.c]\n"tasks:admin" = ["x"]\n\n[a.c."d e"]\nf = true'),
+    ({"a": {"b": None, "c": {}}}, "[a]"),
+]
 TEMPLATE = """
 {{- $out := dict }}
 {{- $list := list }}{{ range .Values.durations }}{{ $list = append $list (include "mcp-tasks.seconds" (list "x" .)) }}{{ end }}
@@ -46,6 +50,8 @@ TEMPLATE = """
 {{- $_ := set $out "toml" $list }}
 {{- $list = list }}{{ range .Values.addresses }}{{ $list = append $list (include "mcp-tasks.address" .) }}{{ end }}
 {{- $_ := set $out "addresses" $list }}
+{{- $list = list }}{{ range .Values.tables }}{{ $list = append $list (include "mcp-tasks.toml.table" (list "" .) | trim) }}{{ end }}
+{{- $_ := set $out "tables" $list }}
 {{- $list = list }}{{ range .Values.pods }}{{ $list = append $list (include "mcp-tasks.pods" (list $ (dict "values" .)) | fromJson) }}{{ end }}
 {{- $_ := set $out "pods" $list }}
 {{- $list = list }}{{ range .Values.layers }}{{ $list = append $list (include "mcp-tasks.layers" . | fromJson) }}{{ end }}
@@ -65,7 +71,7 @@ def check():
     values = {
         "durations": list(DURATIONS), "toml": [given for given, _ in TOML], "addresses": [a[:2] for a in ADDRESSES],
         "pods": [{"replicas": r, "strategy": s, **({"autoscaling": a} if a else {})} for r, s, a, _ in PODS],
-        "layers": [given for given, _ in LAYERS],
+        "tables": [given for given, _ in TABLES], "layers": [given for given, _ in LAYERS],
     }
     rendered = rendering.render(rendering.Case("units", values=values), chart)
     if not rendered.ok:
@@ -73,7 +79,7 @@ def check():
     got = json.loads(rendered.objects[0]["out"])
     wanted = {
         "durations": [str(seconds) for seconds in DURATIONS.values()], "toml": [toml for _, toml in TOML],
-        "addresses": [a[2] for a in ADDRESSES],
+        "addresses": [a[2] for a in ADDRESSES], "tables": [toml for _, toml in TABLES],
         "pods": [{"replicas": most, "surge": surge} for *_, (most, surge) in PODS], "layers": [out for _, out in LAYERS],
     }
     problems, count = [], 0

@@ -58,6 +58,7 @@
   "gateway.request_state_keys" "use gateway.requestStateKeys"
   "callbacks.keys" "use callbackKeys"
   "gateway.tls" "use gateway.tls"
+  "encryption.keys" "use encryption.keys, and a Secret or a folder with them"
   "admin.listen" "use listenAddress" -}}
 {{- $configs := dict "config" .Values.config "gateway.config" .Values.gateway.config "workerDefaults.config" .Values.workerDefaults.config "cron.config" .Values.cron.config -}}
 {{- range $group, $own := .Values.workers -}}
@@ -141,6 +142,16 @@
 {{- $max := int64 .Values.postgres.maxConnections -}}
 {{- if gt $sum $max -}}
 {{- $problems = append $problems (printf "postgres.maxConnections: %d is not enough for %s, postgres.reservedConnections = %d: %d in all; raise max_connections of the server and say so here, or lower replicas, maxReplicas, maxSurge or poolSize" $max (join ", " $parts) $reserve $sum) -}}
+{{- end -}}
+
+{{/* Keys that are nowhere. */}}
+{{- with include "mcp-tasks.encryption" . | fromJson -}}
+{{- if and .keys (eq (empty .existingSecret) (empty .path)) -}}
+{{- $problems = append $problems "encryption.keys: say where they are: either encryption.existingSecret or encryption.path" -}}
+{{- end -}}
+{{- if and (not .keys) (or .existingSecret .path) (not $ownFile) -}}
+{{- $problems = append $problems "encryption: there are no encryption.keys, so that nothing would be sealed: name them, the one that seals first" -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Ways in that would lead nowhere. */}}

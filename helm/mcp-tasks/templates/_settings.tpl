@@ -1,56 +1,5 @@
 {{/* Settings of mcp-tasks: what a component's processes read, as TOML or as environment variables. */}}
 
-{{/* What the values say of a server: (list root "postgres"), or (list root "postgres" component) where a kind of
-     process has a user of its own there. `key`: the URL's key in the chart's Secret. */}}
-{{- define "mcp-tasks.server" -}}
-{{- $root := index . 0 -}}
-{{- $kind := index . 1 -}}
-{{- $none := dict "existingSecret" "" "key" "password" "path" "" -}}
-{{- $out := mergeOverwrite (deepCopy (get $root.Values $kind)) (dict "key" $kind) -}}
-{{- if eq (len .) 3 -}}
-{{- $own := dig $kind dict (index . 2).values -}}
-{{- if or $own.url $own.existingSecret -}}
-{{- /* The password of another user is none of its own. */ -}}
-{{- $out = mergeOverwrite $out (dict "url" "" "existingSecret" "" "existingSecretKey" "url" "passwordFile" $none) (deepCopy $own) -}}
-{{- $_ := set $out "key" (printf "%s-%s" $kind (index . 2).name) -}}
-{{- else if or (dig "passwordFile" "existingSecret" "" $own) (dig "passwordFile" "path" "" $own) -}}
-{{- $_ := set $out "passwordFile" (mergeOverwrite $none (deepCopy $own.passwordFile)) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $out -}}
-{{- end -}}
-
-{{/* Where Postgres (or Redis) is: (list root "postgres" [component]). `secret` and `key` of the URL; none: the
-     settings file says it. `bundled`: the chart brings it. */}}
-{{- define "mcp-tasks.store" -}}
-{{- $root := index . 0 -}}
-{{- $kind := index . 1 -}}
-{{- $own := include "mcp-tasks.server" . | fromJson -}}
-{{- $full := include "mcp-tasks.fullname" $root -}}
-{{- $out := dict "secret" "" "key" "" "bundled" false "url" $own.url -}}
-{{- if $own.url -}}
-{{- if and (eq $kind "postgres") (or $own.ca.existingSecret $own.ca.existingConfigMap) (hasPrefix "postgres" $own.url) (not (contains "sslmode=" $own.url)) -}}
-{{- /* Who names an authority wants it asked. */ -}}
-{{- $_ := set $out "url" (printf "%s%ssslmode=verify-full" $own.url (ternary "&" "?" (contains "?" $own.url))) -}}
-{{- end -}}
-{{- $_ := set $out "secret" (printf "%s-urls" $full) -}}
-{{- $_ := set $out "key" $own.key -}}
-{{- else if $own.existingSecret -}}
-{{- $_ := set $out "secret" $own.existingSecret -}}
-{{- $_ := set $out "key" $own.existingSecretKey -}}
-{{- else if (get $root.Values.trial $kind).enabled -}}
-{{- $_ := set $out "bundled" true -}}
-{{- $_ := set $out "secret" (printf "%s-urls" $full) -}}
-{{- $_ := set $out "key" $kind -}}
-{{- if eq $kind "postgres" -}}
-{{- $_ := set $out "url" (printf "postgres://mcp_tasks:%s@%s-postgres:5432/mcp_tasks?sslmode=disable" ($root.Values.trial.postgres.password | urlquery) $full) -}}
-{{- else -}}
-{{- $_ := set $out "url" (printf "redis://%s-redis:6379" $full) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $out -}}
-{{- end -}}
-
 {{/* Whether a settings file of the user's own is read instead of the chart's ConfigMaps. */}}
 {{- define "mcp-tasks.ownFile" -}}
 {{- with .Values.configFile -}}
@@ -71,6 +20,10 @@
 {{- end -}}
 {{- define "mcp-tasks.tls" -}}
 {{- mergeOverwrite (dict "existingSecret" "" "certificateKey" "tls.crt" "privateKeyKey" "tls.key") (default dict .Values.gateway.tls) | toJson -}}
+{{- end -}}
+
+{{- define "mcp-tasks.encryption" -}}
+{{- mergeOverwrite (dict "keys" list "existingSecret" "" "path" "") (default dict .Values.encryption) | toJson -}}
 {{- end -}}
 
 {{/* Where services call back, if they do. */}}
@@ -128,6 +81,15 @@
 {{- end -}}
 {{- $_ := set $chart "gateway" $gateway -}}
 {{- end -}}
+{{- with include "mcp-tasks.encryption" $root | fromJson -}}
+{{- $keys := list -}}
+{{- $folder := default "/etc/mcp-tasks/encryption" .path -}}
+{{- range $key := .keys -}}
+{{- $keys = append $keys (dict "id" $key.id "key_file" (printf "%s/%s" $folder (default $key.id $key.key))) -}}
+{{- end -}}
+{{- /* A settings file of the user's own names them itself. */ -}}
+{{- if and $keys (not (include "mcp-tasks.ownFile" $root)) -}}{{- $_ := set $chart "encryption" (dict "keys" $keys) -}}{{- end -}}
+{{- end -}}
 {{- if $component.values.toolsFile -}}
 {{- $_ := set $chart "tools" (dict "file" "/etc/mcp-tasks/files/tools.toml") -}}
 {{- else if include "mcp-tasks.toolsFrom" $component -}}
@@ -147,50 +109,6 @@
 {{- mergeOverwrite $chart (deepCopy $values.config) (deepCopy $component.values.config) | toJson -}}
 {{- end -}}
 
-{{/* A value in TOML. JSON's text is TOML's, escapes included; its numbers are all floats here. */}}
-{{- define "mcp-tasks.toml.value" -}}
-{{- if kindIs "string" . -}}
-{{- toJson . -}}
-{{- else if kindIs "bool" . -}}
-{{- . -}}
-{{- else if kindIs "slice" . -}}
-{{- $items := list -}}
-{{- range . -}}{{- $items = append $items (include "mcp-tasks.toml.value" .) -}}{{- end -}}
-[{{ join ", " $items }}]
-{{- else if kindIs "map" . -}}
-{{- $items := list -}}
-{{- range $key, $value := . -}}
-{{- if not (kindIs "invalid" $value) -}}
-{{- $items = append $items (printf "%s = %s" (toJson $key) (include "mcp-tasks.toml.value" $value)) -}}
-{{- end -}}
-{{- end -}}
-{ {{ join ", " $items }} }
-{{- else if kindIs "float64" . -}}
-{{- ternary (printf "%d" (int64 .)) (printf "%v" .) (eq (floor .) .) -}}
-{{- else -}}
-{{- . -}}
-{{- end -}}
-{{- end -}}
-
-{{/* (list prefix table): a table in TOML, plain values first. */}}
-{{- define "mcp-tasks.toml.table" -}}
-{{- $prefix := index . 0 -}}
-{{- $table := index . 1 -}}
-{{- if $prefix }}
-[{{ $prefix }}]
-{{ end -}}
-{{- range $key, $value := $table -}}
-{{- if not (or (kindIs "map" $value) (kindIs "invalid" $value)) }}
-{{- $key }} = {{ include "mcp-tasks.toml.value" $value }}
-{{ end -}}
-{{- end -}}
-{{- range $key, $value := $table -}}
-{{- if and (kindIs "map" $value) $value -}}
-{{- include "mcp-tasks.toml.table" (list (ternary $key (printf "%s.%s" $prefix $key) (eq $prefix "")) $value) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{/* (list root component): its settings file. */}}
 {{- define "mcp-tasks.toml" -}}
 {{- $settings := include "mcp-tasks.settings" . | fromJson -}}
@@ -203,6 +121,9 @@
 {{- $out := dict -}}
 {{- range $key, $value := index . 1 -}}
 {{- $name := printf "%s__%s" $prefix (upper $key) -}}
+{{- if not (regexMatch "^[a-z0-9_]+$" $key) -}}
+{{- fail (printf "config: %s cannot be an environment variable; write it into your settings file (configFile)" (printf "%s.%s" $prefix $key | lower | replace "__" "." | trimPrefix "mcp_tasks.")) -}}
+{{- end -}}
 {{- if kindIs "map" $value -}}
 {{- $out = mergeOverwrite $out (include "mcp-tasks.env.table" (list $name $value) | fromJson) -}}
 {{- else if kindIs "slice" $value -}}
@@ -312,6 +233,11 @@
 - name: tls
   secret: {secretName: {{ $tls.existingSecret }}, defaultMode: 0440}
 {{- end }}
+{{- $encryption := (include "mcp-tasks.encryption" $root | fromJson).existingSecret }}
+{{- if and $encryption (ne $component.role "migrate") }}
+- name: encryption
+  secret: {secretName: {{ $encryption }}, defaultMode: 0440}
+{{- end }}
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
 {{- if and $component.values.files (not (index . 2)) }}
@@ -352,6 +278,9 @@
 {{- end }}
 {{- if and (eq $component.role "gateway") (include "mcp-tasks.tls" $root | fromJson).existingSecret }}
 - {name: tls, mountPath: /etc/mcp-tasks/tls, readOnly: true}
+{{- end }}
+{{- if and (include "mcp-tasks.encryption" $root | fromJson).existingSecret (ne $component.role "migrate") }}
+- {name: encryption, mountPath: /etc/mcp-tasks/encryption, readOnly: true}
 {{- end }}
 - {name: tmp, mountPath: /tmp}
 {{- if and $component.values.files (not (index . 2)) }}
