@@ -46,7 +46,7 @@ FEATURES = {
     "tls-system": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "httpRoute": {
         "enabled": True, "parentRefs": [{"name": "public"}], "backendTLS": {"hostname": "gateway.mcp.test"}}},
     "encryption": {"encryption": {"existingSecret": "ext-encryption", "keys": [{"id": "2026-11", "key": "november"}, {"id": "2026-05"}]}},
-    "encryption-csi": {"encryption": {"path": "/mnt/csi", "keys": [{"id": "november"}]},
+    "encryption-csi": {"encryption": {"path": "/mnt/csi", "keys": [{"id": "november"}]}, "config": {"encryption": {"seal": False}},
                        "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io"}}],
                        "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
     "callbacks-keys": {"config": {"callbacks": {"public_url": "https://mcp.test"}}, "callbackKeys": {"existingSecret": "ext-keys"}},
@@ -288,6 +288,7 @@ BAD = [
     (merged(URLS, {"httpRoute": {"backendTLS": {"hostname": "a"}}}), ["httpRoute.backendTLS: gateways do not encrypt"]),
     (merged(URLS, {"encryption": {"keys": [{"id": "a"}]}}), ["encryption.keys: say where they are"]),
     (merged(URLS, {"encryption": {"existingSecret": "ext-encryption"}}), ["there are no encryption.keys, so that nothing would be sealed"]),
+    (merged(URLS, {"config": {"encryption": {"keys": [{"id": "a", "key": "b"}]}}}), ["config.encryption.keys: the chart sets it"]),
     # Typos.
     (merged(URLS, {"fullnameOverride": "My_Tasks"}), ["fullnameOverride"]),
     (merged(URLS, {"encryption": {"existingSecret": "a", "keys": [{"name": "b"}]}}), ["encryption.keys.0"]),
