@@ -42,7 +42,6 @@ mode = "tokens"
 resource = "${url}"
 keys_refresh = "2s"
 keys_cooldown = "1s"
-leeway = "5s"
 [auth.scopes]
 call = ["tools:call"]
 read = ["tasks:read"]

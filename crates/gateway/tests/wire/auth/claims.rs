@@ -83,7 +83,7 @@ async fn every_token_gets_what_it_deserves() {
         (
             "exp within the leeway",
             true,
-            claim("exp", json!(now() - 5)),
+            claim("exp", json!(now() - 1)),
         ),
         (
             "exp with a fraction",
@@ -261,7 +261,7 @@ async fn every_token_gets_what_it_deserves() {
         ("expired long ago", false, claim("exp", json!(0))),
         ("never expires", false, ec.sign(&doors.without("exp"))),
         ("exp is text", false, claim("exp", json!("4000000000"))),
-        ("not valid yet", false, claim("nbf", json!(now() + 60))),
+        ("not valid yet", false, claim("nbf", json!(now() + 3600))),
         ("nbf is text", false, claim("nbf", json!("0"))),
         ("no subject", false, ec.sign(&doors.without("sub"))),
         ("an empty subject", false, claim("sub", json!(""))),
