@@ -261,6 +261,7 @@ BAD = [
     (merged(URLS, {"gateway": JWT, "httpRoute": {"enabled": True}}), ["httpRoute.parentRefs: name the Gateway"]),
     (merged(URLS, {"gateway": {"podDisruptionBudget": {"minAvailable": 2}}}), ["gateway.podDisruptionBudget: minAvailable (2) is not less than the number of pods (2)"]),
     (merged(URLS, {"cron": {"podDisruptionBudget": {"maxUnavailable": 0}}}), ["cron.podDisruptionBudget: maxUnavailable is 0"]),
+    (merged(URLS, {"cron": {"podDisruptionBudget": {"maxUnavailable": None}}}), ["cron.podDisruptionBudget: it says neither"]),
     (merged(URLS, {"workers": {"default": {"strategy": {"rollingUpdate": {"maxSurge": 0}}}}}), ["workers.default.strategy: maxSurge and maxUnavailable are both 0"]),
     (merged(URLS, {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}), ["both would count everything twice"]),
     (merged(URLS, {"prometheusRule": {"disabled": ["NoSuchAlert"]}}), ['prometheusRule.disabled: there is no alert "NoSuchAlert"']),

@@ -115,6 +115,8 @@
 {{- with $values.podDisruptionBudget -}}
 {{- if and .enabled (not (kindIs "invalid" .minAvailable)) (not (hasSuffix "%" (toString .minAvailable))) (ge (int64 .minAvailable) $least) -}}
 {{- $problems = append $problems (printf "%s.podDisruptionBudget: minAvailable (%v) is not less than the number of pods (%d), so that no node could ever be drained" $place .minAvailable $least) -}}
+{{- else if and .enabled (kindIs "invalid" .minAvailable) (kindIs "invalid" .maxUnavailable) -}}
+{{- $problems = append $problems (printf "%s.podDisruptionBudget: it says neither maxUnavailable nor minAvailable" $place) -}}
 {{- else if and .enabled (kindIs "invalid" .minAvailable) (has (toString .maxUnavailable) (list "0" "0%")) -}}
 {{- $problems = append $problems (printf "%s.podDisruptionBudget: maxUnavailable is 0, so that no node could ever be drained" $place) -}}
 {{- end -}}

@@ -4,14 +4,15 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 38 characters, so that `-worker-<group>` still fits into a name. */}}
+{{/* At most 38 characters, so that `-worker-<group>` still fits into a name. Releases may have dots in their names,
+     Services may not. */}}
 {{- define "mcp-tasks.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $full := .Values.fullnameOverride -}}
 {{- if not $full -}}
 {{- $full = ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
 {{- end -}}
-{{- $full | trunc 38 | trimSuffix "-" -}}
+{{- $full | replace "." "-" | trunc 38 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* (list root component): what selects the pods of a component. Never change it: it is immutable. */}}
