@@ -51,7 +51,7 @@ FEATURES = {
                        "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}]},
     "callbacks-keys": {"config": {"callbacks": {"public_url": "https://mcp.test"}}, "callbackKeys": {"existingSecret": "ext-keys"}},
     "jwt": {"gateway": JWT},
-    "jwt-keys": {"gateway": {"proxy": {"enabled": True, "port": 8443, "jwt": {
+    "jwt-keys": {"config": {"gateway": {"trusted_proxies": ["10.42.0.0/16"]}}, "gateway": {"proxy": {"enabled": True, "port": 8443, "jwt": {
         **JWT["proxy"]["jwt"], "algorithm": "ES256", "keys": ["new.pem", "old.pem"]}}}},
     "proxy": {"gateway": {"proxy": {
         "enabled": True, "image": "envoyproxy/envoy:v1.36.0", "files": {"envoy.yaml": "{}"}, "args": ["-c", "/etc/proxy/envoy.yaml"]}}},

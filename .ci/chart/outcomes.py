@@ -279,13 +279,20 @@ def encryption(r):
         yield f"{name}'s settings", found, [("2026-11", "/etc/mcp-tasks/encryption/november"), ("2026-05", "/etc/mcp-tasks/encryption/2026-05")]
 
 
+def behind_proxy(r):
+    told = r.by_name[("ConfigMap", "mcp-tasks-gateway")]["data"]["mcp-tasks.toml"]
+    yield "who is believed", re.findall(r"trusted_proxies = (.*)", told), ['["10.42.0.0/16", "127.0.0.1", "::1"]']
+    proxy = r.by_name[("ConfigMap", "mcp-tasks-gateway-proxy")]["data"]["haproxy.cfg"]
+    yield "who is told", "option forwardfor" in proxy, True
+
+
 NGINX, ALB = "nginx.ingress.kubernetes.io", "alb.ingress.kubernetes.io"
 CASES = {"default": default, "route": route, "route-retry": route_retry, "hpa": hpa, "external": external, "groups": groups,
          "ingress-nginx": ingress(**{f"{NGINX}/proxy-buffering": "off", f"{NGINX}/proxy-read-timeout": "3600", f"{NGINX}/proxy-body-size": "5m"}),
          "ingress-haproxy": ingress(**{"haproxy.org/timeout-server": "3600s", "haproxy.org/timeout-client": "3600s"}),
          "ingress-alb": ingress(**{f"{ALB}/load-balancer-attributes": "idle_timeout.timeout_seconds=3600", "a": "b"}),
          "pods": of_pods, "containers": containers, "digest": digest, "accounts": accounts, "budgets": budgets, "load-balancer": load_balancer,
-         "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi, "encryption": encryption,
+         "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi, "encryption": encryption, "jwt-keys": behind_proxy,
          "roles": roles, "roles-passwords": roles_passwords, "mirror": mirror, "migration": migration, "operators": operators,
          "tls": tls_ingress, "tls-route": tls_route}
 

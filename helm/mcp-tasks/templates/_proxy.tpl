@@ -29,6 +29,8 @@ defaults
   option httplog
   option dontlog-normal
   option http-server-close
+  # Whose request it is, after what proxies before this one said (gateway.trusted_proxies).
+  option forwardfor
   # When it ends: whoever kept a connection is answered once more, and told that it ends.
   option idle-close-on-response
   timeout connect 2s

@@ -106,7 +106,13 @@
 {{- $_ := set (get $chart $kind) "ca_file" (printf "/etc/mcp-tasks/%s/ca/%s" $kind $own.ca.key) -}}
 {{- end -}}
 {{- end -}}
-{{- mergeOverwrite $chart (deepCopy $values.config) (deepCopy $component.values.config) | toJson -}}
+{{- $settings := mergeOverwrite $chart (deepCopy $values.config) (deepCopy $component.values.config) -}}
+{{- if and (eq $component.role "gateway") $values.gateway.proxy.enabled -}}
+{{- /* All requests come from the proxy beside it, which tells whose they are. */ -}}
+{{- $proxies := concat (default list $settings.gateway.trusted_proxies) (list "127.0.0.1" "::1") | uniq -}}
+{{- $_ := set $settings "gateway" (merge (dict "trusted_proxies" $proxies) $settings.gateway) -}}
+{{- end -}}
+{{- toJson $settings -}}
 {{- end -}}
 
 {{/* (list root component): its settings file. */}}
