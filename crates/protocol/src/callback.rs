@@ -184,7 +184,7 @@ impl Report {
         };
         if object.contains_key("progress") {
             let said: Said =
-                serde_json::from_value(value).map_err(|error| format!("{error}; {ALLOWED}"))?;
+                serde_json::from_slice(body).map_err(|error| format!("{error}; {ALLOWED}"))?;
             return Ok(Self::Progress(Progress {
                 progress: said.progress,
                 total: said.total,
@@ -192,7 +192,7 @@ impl Report {
             }));
         }
         let outcome: Outcome =
-            serde_json::from_value(value).map_err(|error| format!("{error}; {ALLOWED}"))?;
+            serde_json::from_slice(body).map_err(|error| format!("{error}; {ALLOWED}"))?;
         if outcome.text.is_none() && outcome.structured.is_none() && outcome.content.is_none() {
             return Err(format!("the body says nothing; {ALLOWED}"));
         }

@@ -35,7 +35,7 @@ pub fn rows() -> Vec<Row> {
     rows.push(raw(
         "admin: HTTP/2",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        Status(400),
+        Closed,
     ));
     rows.push(raw(
         "admin: half a head",

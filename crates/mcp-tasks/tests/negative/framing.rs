@@ -101,7 +101,7 @@ pub fn rows() -> Vec<Row> {
         row(
             "a path of 64 KiB",
             &post().line(&format!("POST /{} HTTP/1.1", "x".repeat(64 * 1024))),
-            Status(414),
+            Status(431),
         ),
         row(
             "a length that is no number",

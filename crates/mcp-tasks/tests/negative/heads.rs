@@ -132,7 +132,14 @@ pub fn rows() -> Vec<Row> {
     rows.push(row("two tokens", &twice, Error(400, 400)));
     for query in ["access_token=alice", "a=b&access_token=", "access_token"] {
         let request = discover().line(&format!("POST /mcp?{query} HTTP/1.1"));
-        rows.push(row(format!("a token in the URL: {query}"), &request, Error(400, 400)).saying("URL"));
+        rows.push(
+            row(
+                format!("a token in the URL: {query}"),
+                &request,
+                Error(400, 400),
+            )
+            .saying("URL"),
+        );
     }
     // The cheapest check first: what is wrong besides is not even looked at.
     let all = post()

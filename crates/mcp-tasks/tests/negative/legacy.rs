@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::request::{Request, older, post};
-use crate::row::Answer::Error;
+use crate::row::Answer::{Error, Status};
 use crate::row::{Row, row};
 
 const ID: &str = "0198c0de-0000-7000-8000-000000000000";
@@ -76,7 +76,7 @@ pub fn rows() -> Vec<Row> {
             rows.push(row(
                 format!("{version}: {name}"),
                 &body(version, text),
-                Error(400, -32600),
+                Status(202),
             ));
         }
         for method in [

@@ -252,7 +252,13 @@ pub fn rows() -> Vec<Row> {
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{body},"_meta":{meta}}}}}"#
         );
         let request = mirrored("tools/call").with("Mcp-Name", "greet").body(body);
-        rows.push(row(format!("tools/call: {name}"), &request, WRONG));
+        // Whoever reads `_meta` meets a key that is there twice first.
+        let answer = if name.contains("twice") {
+            Error(400, -32602)
+        } else {
+            WRONG
+        };
+        rows.push(row(format!("tools/call: {name}"), &request, answer));
     }
     let listen = || {
         modern(

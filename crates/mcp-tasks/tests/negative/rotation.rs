@@ -193,16 +193,9 @@ async fn addresses_are_known_to_a_gateway_that_is_a_step_behind() {
         for gateway in [0, 1] {
             let url = two.cluster.gateways[gateway].url();
             let address = url.trim_start_matches("http://").trim_end_matches("/mcp");
-            let got = harness::client::exchange(
-                address.parse().unwrap(),
-                &request.bytes(),
-                crate::stack::SOON,
-            );
-            assert_eq!(
-                row::status(&got.await.unwrap()),
-                Some(status),
-                "{key} {gateway}"
-            );
+            let (address, sent) = (address.parse().unwrap(), request.bytes());
+            let got = harness::client::exchange(address, &sent, crate::stack::SOON).await;
+            assert_eq!(row::status(&got.unwrap()), Some(status), "{key} {gateway}");
         }
     }
 }

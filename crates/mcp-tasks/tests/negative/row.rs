@@ -69,9 +69,9 @@ impl Row {
         self
     }
 
-    /// Whether it is refused.
+    /// Whether it is refused; what answers nothing is accepted and counts for nothing.
     pub fn is_bad(&self) -> bool {
-        self.answer != Answer::Result
+        !matches!(self.answer, Answer::Result | Answer::Status(202))
     }
 
     /// What is wrong with what came back.

@@ -58,7 +58,7 @@ pub fn rows() -> Vec<Row> {
         rows.push(row(
             format!("{method} the metadata"),
             &request,
-            Error(405, 405),
+            Error(404, 404),
         ));
     }
     for path in [
