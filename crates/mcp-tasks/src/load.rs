@@ -17,7 +17,7 @@ const PREFIX_ALMOST: &str = "MCP_TASKS_";
 /// Between the parts of a setting's name, in variables.
 const SEPARATOR: &str = "__";
 /// Settings that are lists; in the environment their values are separated by commas.
-const LISTS: [&str; 13] = [
+const LISTS: [&str; 15] = [
     "auth.scopes.list",
     "auth.scopes.call",
     "auth.scopes.resources",
@@ -31,6 +31,8 @@ const LISTS: [&str; 13] = [
     "gateway.request_state_keys",
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
+    "gateway.trusted_proxies",
+    "worker.queues",
 ];
 
 /// Settings that cannot be used.
@@ -502,6 +504,32 @@ kind = 6
         assert!(config.tools.demo);
         assert_eq!(config.gateway.allowed_hosts, ["a", "b"]);
         assert!((config.traces.sample_ratio - 0.5).abs() < 0.001);
+    }
+
+    /// What is a list of texts can be said in a variable; lists of tables cannot.
+    #[test]
+    fn every_list_can_be_said_in_a_variable() {
+        fn lists(path: &str, value: &serde_json::Value, found: &mut Vec<String>) {
+            match value {
+                serde_json::Value::Array(_) => found.push(path.to_owned()),
+                serde_json::Value::Object(fields) => {
+                    for (name, field) in fields {
+                        let path = format!("{path}.{name}");
+                        lists(path.trim_start_matches('.'), field, found);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut found = Vec::new();
+        let defaults = serde_json::to_value(Config::default()).unwrap();
+        lists("", &defaults, &mut found);
+        let tables = ["alerts.receivers", "auth.issuers", "encryption.keys"];
+        found.retain(|path| !tables.contains(&path.as_str()));
+        found.sort_unstable();
+        let mut known = LISTS.to_vec();
+        known.sort_unstable();
+        assert_eq!(found, known);
     }
 
     #[test]
