@@ -197,6 +197,9 @@ def proxy(ours):
     for service in ours.values():
         if service["command"][0] == "gateway" and bind not in service["environment"]["MCP_TASKS__GATEWAY__ALLOWED_HOSTS"].split(","):
             yield f"compose.yaml: a gateway refuses the Host {bind}"
+    [told] = [s["environment"].get("MCP_TASKS__GATEWAY__TRUSTED_PROXIES") for s in ours.values() if s["command"] == ["gateway"]][:1]
+    if told != bind.split(":")[0] or "option forwardfor" not in config:
+        yield f"haproxy.cfg: gateways believe {told} who their clients are, and {bind} has to tell them"
     ran = subprocess.run(["/usr/sbin/haproxy", "-c", "-f", FOLDER / "haproxy.cfg"], capture_output=True, text=True, check=False)
     if ran.returncode or "warning" in ran.stderr.lower():
         yield f"haproxy.cfg: {ran.stderr}"
