@@ -11,12 +11,12 @@ use crate::stack::{SOON, Stack};
 /// Rows at once.
 const AT_ONCE: usize = 8;
 /// So often all tables are sent.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// After so many rounds caches, pools and the allocator have what they will have.
-const WARM: usize = 2;
+const WARM: usize = 1;
 /// What the allocator may keep more of pages after the rounds that follow: less than one row's body
 /// lost in each of them would take.
-const GROWTH_MAX: u64 = 24 * 1024 * 1024;
+const GROWTH_MAX: u64 = 16 * 1024 * 1024;
 /// What was asked for.
 const DISTINCT_MIN: usize = 300;
 
