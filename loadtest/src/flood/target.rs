@@ -42,7 +42,7 @@ impl Target {
         stack::migrate(&binary, temp.path(), &common).await?;
         let plan = Plan::new(&binary, &url, &redis.url()).of(1, 0, 0);
         let cluster = plan
-            .settings("[logs]\nlevel = \"warn\"")
+            .settings("[logs]\nfilter = \"warn\"")
             .settings(settings)
             .start()
             .await?;
