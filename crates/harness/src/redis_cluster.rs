@@ -237,6 +237,33 @@ impl RedisCluster {
         Ok(())
     }
 
+    /// Lets a replica of the server that keeps a key change places with it, losing nothing.
+    ///
+    /// # Errors
+    /// If that has not happened after a minute.
+    pub async fn change_roles(&self, key: &str) -> Result<()> {
+        let keeper = self.keeper(key).await?;
+        let of_keeper = format!("master_port:{}\r", self.nodes[keeper].port());
+        let mut asked = None::<std::time::Instant>;
+        let changed = async || {
+            // A server gives a change up that takes longer than 5 s: on a loaded machine, one does.
+            if asked.is_none_or(|at| at.elapsed() > Duration::from_secs(6)) {
+                asked = Some(std::time::Instant::now());
+                for node in &self.nodes {
+                    let info = node.command(&["INFO", "replication"]).await;
+                    if info.is_ok_and(|info| text(info).contains(&of_keeper)) {
+                        // Refused while it is not in step with its primary; asked again.
+                        drop(node.command(&["CLUSTER", "FAILOVER"]).await);
+                        break;
+                    }
+                }
+            }
+            let now = self.keeper(key).await.ok()?;
+            (now != keeper).then_some(())
+        };
+        wait::until("change of roles in the redis cluster", AGREE, changed).await
+    }
+
     /// Moves the slot of a key to another server, with all that it holds.
     ///
     /// # Errors

@@ -167,6 +167,49 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_has_one_address_or_several() {
+        let problems = |url: &str, cluster: bool| {
+            Config {
+                url: url.to_owned(),
+                cluster,
+                ..Config::default()
+            }
+            .validate()
+            .join("; ")
+        };
+        for url in [
+            "redis://a",
+            "redis://a:1,b:2,c",
+            "rediss://user:p%40ss,word@a:1,b:2/",
+            "redis://[::1]:7000,b/0",
+        ] {
+            assert_eq!(problems(url, true), "", "{url}");
+        }
+        for (url, cluster, told) in [
+            ("redis://a:1,b:2", false, "redis.cluster = true"),
+            ("redis://a:1,b:2/1", true, "no database but 0"),
+            ("redis://a,,b", true, "a host between commas is missing"),
+            ("redis://a,redis://b", true, "the scheme comes once"),
+            (
+                "redis://u:secret@a,u:secret@b",
+                true,
+                "before the first host",
+            ),
+            (
+                "unix:///tmp/redis.sock",
+                true,
+                "not the address of a Redis Cluster",
+            ),
+            ("rediss://a/#insecure", true, "not supported"),
+            ("redis://a:x,b", true, "not a Redis address"),
+        ] {
+            let said = problems(url, cluster);
+            assert!(said.contains(told), "{url}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+
+    #[test]
     fn all_problems_are_told_at_once_without_the_password() {
         let config = Config {
             url: "http://user:secret@host".to_owned(),

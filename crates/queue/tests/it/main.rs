@@ -11,6 +11,7 @@ extern crate mcp_tasks_queue as queue;
 mod cluster;
 mod jobs;
 mod outages;
+mod pipelining;
 mod support;
 mod wakeups;
 mod ways;
