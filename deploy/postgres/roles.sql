@@ -15,7 +15,7 @@ DECLARE
     name text;
     -- Decided when a task is made, by nobody afterwards.
     made CONSTANT text[] := ARRAY['id', 'issuer', 'subject', 'tenant', 'tool', 'arguments', 'arguments_encoding',
-        'arguments_digest', 'client_capabilities', 'idempotency_key', 'created_at', 'tries_max', 'work_ms_max'];
+        'arguments_digest', 'client_capabilities', 'idempotency_key', 'created_at', 'tries_max', 'work_ms_max', 'data_key', 'sealed_by'];
     -- Who works on it, and what comes of it: the worker's alone.
     worked CONSTANT text[] := ARRAY['tool_version', 'journaled', 'result', 'is_error', 'attempt', 'claim_token',
         'claimed_by', 'claimed_at', 'started_at'];
@@ -36,7 +36,7 @@ BEGIN
     FROM pg_attribute WHERE attrelid = 'tasks'::regclass AND attnum > 0 AND NOT attisdropped
         AND attname <> ALL (made || worked);
     EXECUTE format('GRANT UPDATE (%s) ON tasks TO mcp_tasks_gateway', columns);
-    EXECUTE format('GRANT UPDATE (%s, attempt, claim_token, claimed_by, claimed_at) ON tasks TO mcp_tasks_cron', columns);
+    EXECUTE format('GRANT UPDATE (%s, attempt, claim_token, claimed_by, claimed_at, data_key, sealed_by) ON tasks TO mcp_tasks_cron', columns);
     SELECT string_agg(quote_ident(attname), ', ') INTO columns
     FROM pg_attribute WHERE attrelid = 'tasks'::regclass AND attnum > 0 AND NOT attisdropped
         AND attname <> ALL (made);

@@ -190,6 +190,9 @@ fn table(config: &Config) -> Vec<Sweep> {
         sweep("purge", config.purge_interval, |p| {
             Box::pin(sweeps::purge::run(p))
         }),
+        sweep("rewrap", config.purge_interval, |p| {
+            Box::pin(sweeps::rewrap::run(p))
+        }),
         sweep("consumers", config.purge_interval, |p| {
             Box::pin(sweeps::consumers::run(p))
         }),

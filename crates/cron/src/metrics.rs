@@ -61,6 +61,8 @@ telemetry::metrics! {
         hints_pending: IntGaugeVec = "mcp_tasks_queue_stream_pending_entries" ["tool"],
         /// Workers known to a tool's streams, by tool; set by the leader of the gauges sweep while Redis answers.
         consumers: IntGaugeVec = "mcp_tasks_queue_stream_consumers" ["tool"],
+        /// Tasks that are sealed, by the key of the settings that wraps their keys, counted up to 100,000 of each; set by the leader of the gauges sweep.
+        sealed: IntGaugeVec = "mcp_tasks_tasks_sealed" ["key"],
         /// Alerts raised.
         raised: IntCounter = "mcp_tasks_alerts_raised_total",
         /// Messages to receivers, by receiver and outcome (`delivered`, `failed`).

@@ -66,7 +66,7 @@ macro_rules! state {
 
 state! {
     live, oldest, due, due_age, unfetched, unfetched_age, workers, paused, unhinted, unhinted_age,
-    hints, hints_pending, consumers, waiting, waiting_age,
+    hints, hints_pending, consumers, waiting, waiting_age, sealed,
 }
 
 /// Until when this replica leads which sweep.

@@ -22,6 +22,8 @@ use crate::{auth, request_state};
 
 /// Seconds after which it makes sense to try again when Postgres is away.
 const RETRY_POSTGRES_SECONDS: u64 = 2;
+/// Somebody must change the settings.
+const RETRY_KEY_SECONDS: u64 = 30;
 /// The same for a paused tool: people pause it, and they take their time.
 const RETRY_PAUSED_SECONDS: u64 = 30;
 
@@ -451,6 +453,16 @@ impl Error {
                 ErrorObject::internal("the database is not available", "unavailable"),
             )
             .retry(RETRY_POSTGRES_SECONDS),
+            Self::Store(store::Error::KeyMissing { .. }) => Row::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "key_missing",
+                ErrorObject::internal(
+                    "what is stored of this task is sealed, and the server lacks the key that opens it: \
+                     its operator must add that key",
+                    "key_missing",
+                ),
+            )
+            .retry(RETRY_KEY_SECONDS),
             Self::Store(
                 store::Error::Corrupt { .. } | store::Error::Schema(_) | store::Error::Bug(_),
             )

@@ -3,10 +3,12 @@
 //! A lone question is asked at once. While its round trip is in flight the next ones gather, and
 //! the first of them to get its turn asks for all. Whoever leads does it inside its own
 //! request, so nothing is spawned; a leader that is dropped half way fails nobody, because
-//! its followers notice and ask again.
+//! its followers notice and ask again. Those who went away before their turn are not asked for.
 //!
 //! Architecture invariant: knows neither Postgres nor time, so that tests can run it in every
 //! order of events (`tests/interleavings`).
+
+use std::collections::VecDeque;
 
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Semaphore, oneshot};
 
@@ -17,15 +19,28 @@ pub(crate) struct Limits {
     pub(crate) batch_max: usize,
     /// Round trips in flight, at most.
     pub(crate) in_flight_max: usize,
+    /// Questions that wait for a round trip, at most.
+    pub(crate) waiting_max: usize,
 }
 
-type Waiting<Q, A> = Vec<(Q, oneshot::Sender<A>)>;
+/// What came of a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked<A> {
+    /// Its answer.
+    Answered(A),
+    /// The round trip failed, or whoever led it was dropped: ask alone, and see the error oneself.
+    Alone,
+    /// As many wait as may: it was not asked.
+    Full,
+}
+
+type Question<Q, A> = (Q, oneshot::Sender<A>);
 
 /// The questions of a process that wait for a round trip.
 pub(crate) struct Batches<Q, A> {
-    waiting: Arc<Mutex<Waiting<Q, A>>>,
+    waiting: Arc<Mutex<VecDeque<Question<Q, A>>>>,
     turns: Arc<Semaphore>,
-    batch_max: usize,
+    limits: Limits,
 }
 
 impl<Q, A> Clone for Batches<Q, A> {
@@ -33,7 +48,7 @@ impl<Q, A> Clone for Batches<Q, A> {
         Self {
             waiting: Arc::clone(&self.waiting),
             turns: Arc::clone(&self.turns),
-            batch_max: self.batch_max,
+            limits: self.limits,
         }
     }
 }
@@ -41,32 +56,33 @@ impl<Q, A> Clone for Batches<Q, A> {
 impl<Q, A> Batches<Q, A> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            waiting: Arc::new(Mutex::new(Vec::new())),
+            waiting: Arc::new(Mutex::new(VecDeque::new())),
             turns: Arc::new(Semaphore::new(limits.in_flight_max)),
-            batch_max: limits.batch_max,
+            limits,
         }
     }
 
     /// The answer to a question, asked together with those that wait beside it. `round_trip`
-    /// answers in the order of the questions. `None`: the round trip failed, or whoever led it
-    /// was dropped; ask alone, and see the error oneself.
-    pub(crate) async fn ask<F, E>(&self, question: Q, round_trip: impl Fn(Vec<Q>) -> F) -> Option<A>
+    /// answers in the order of the questions.
+    pub(crate) async fn ask<F, E>(&self, question: Q, round_trip: impl Fn(Vec<Q>) -> F) -> Asked<A>
     where
         F: Future<Output = Result<Vec<A>, E>>,
     {
         let (sender, mut answer) = oneshot::channel();
-        self.lock().push((question, sender));
+        if !self.enter(question, sender) {
+            return Asked::Full;
+        }
         loop {
             tokio::select! {
                 biased;
-                found = &mut answer => return found.ok(),
+                found = &mut answer => return found.map_or(Asked::Alone, Asked::Answered),
                 turn = self.turns.acquire() => {
                     let turn = turn.expect("the semaphore is never closed");
                     let batch = self.take();
                     if batch.is_empty() {
                         // Somebody else asks for us: wait for that, and take no turn meanwhile.
                         drop(turn);
-                        return answer.await.ok();
+                        return answer.await.map_or(Asked::Alone, Asked::Answered);
                     }
                     let (questions, senders): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
                     // On an error the senders are dropped, and everyone asks by themselves.
@@ -81,13 +97,35 @@ impl<Q, A> Batches<Q, A> {
         }
     }
 
-    fn take(&self) -> Waiting<Q, A> {
+    /// Joins those who wait, if there is room.
+    fn enter(&self, question: Q, sender: oneshot::Sender<A>) -> bool {
         let mut waiting = self.lock();
-        let taken = waiting.len().min(self.batch_max);
-        waiting.drain(..taken).collect()
+        if waiting.len() >= self.limits.waiting_max {
+            // Those who went away take nobody's place.
+            waiting.retain(|(_, sender)| !sender.is_closed());
+            if waiting.len() >= self.limits.waiting_max {
+                return false;
+            }
+        }
+        waiting.push_back((question, sender));
+        true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting<Q, A>> {
+    /// The next ones, in the order in which they came.
+    fn take(&self) -> Vec<Question<Q, A>> {
+        let mut waiting = self.lock();
+        let mut batch = Vec::with_capacity(waiting.len().min(self.limits.batch_max));
+        while batch.len() < self.limits.batch_max
+            && let Some((question, sender)) = waiting.pop_front()
+        {
+            if !sender.is_closed() {
+                batch.push((question, sender));
+            }
+        }
+        batch
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Question<Q, A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,7 +44,9 @@ impl Broken {
 /// Whether one row may be why; else every other would fail as well.
 fn is_of_a_row(error: &Error) -> bool {
     match error {
-        Error::Bug(_) | Error::Corrupt { .. } | Error::Timeout(_) => true,
+        Error::Bug(_) | Error::Corrupt { .. } | Error::KeyMissing { .. } | Error::Timeout(_) => {
+            true
+        }
         Error::Unavailable(_) | Error::Schema(_) => false,
     }
 }

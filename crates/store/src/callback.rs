@@ -14,6 +14,8 @@ use crate::claim::{Claim, repeated};
 use crate::config::{ms, text};
 use crate::error::Fault;
 use crate::gauges::{QueueAge, queue_age};
+use crate::input::answering;
+use crate::journal::{output_of, sent_of};
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store, row};
 
@@ -158,6 +160,10 @@ impl Store {
             Some((step, output)) => (Some(step), Some(&output[..])),
             None => (None, None),
         };
+        // Sealed for where it is put when somebody calls.
+        let place = output_of(step.map_or("", String::as_str));
+        let output = claim.key.seal_some(place, output)?;
+        let output = output.as_deref();
         with_connection!(self, "open_callback", |connection| {
             let statement = connection.prepare_cached(sql!("open_callback")).await?;
             let row = connection
@@ -197,6 +203,8 @@ impl Store {
         worked: Duration,
     ) -> Result<Awaited, Error> {
         let (worked_ms, message) = (ms(worked), wait.message.map(text));
+        let message = message.as_deref();
+        let message = message.map(|text| claim.key.seal_text("tasks.status_message", text));
         with_connection!(self, "wait_callback", |connection| {
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_running")).await?;
@@ -217,6 +225,7 @@ impl Store {
                 return Ok(Awaited::Stop);
             };
             if let Some(response) = found.response {
+                let response = claim.key.open(sent_of(wait.key), &response)?;
                 return Ok(Awaited::Received(response));
             }
             if found.overdue {
@@ -256,7 +265,6 @@ impl Store {
         (response, digest): (&[u8], &[u8; 32]),
         hint_epoch: Option<&str>,
     ) -> Result<Received, Error> {
-        let digest = digest.as_slice();
         with_connection!(self, "receive_callback", |connection| {
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_called")).await?;
@@ -270,6 +278,8 @@ impl Store {
             let Some(found) = found.filter(|found| found.expires_ms == called.expires_ms) else {
                 return Ok(Received::Gone);
             };
+            let key = self.keys.of(called.id, &locked);
+            let digest = key.digest(digest)?;
             let phase: Option<&str> = locked.get("phase");
             let lane = || {
                 let lane = (locked.get("tool"), locked.get("tool_version"));
@@ -286,12 +296,8 @@ impl Store {
             if found.overdue || !waits || locked.get("stopping") {
                 return Ok(Received::Gone);
             }
+            let response = &*key.seal(sent_of(called.key), response)?;
             let statement = transaction.prepare_cached(sql!("receive_callback")).await?;
-            // The next attempt is linked to the request that let the task go on.
-            let answered = telemetry::TraceContext {
-                baggage: None,
-                ..telemetry::traces::current_context()
-            };
             transaction
                 .query_one(
                     &statement,
@@ -301,7 +307,7 @@ impl Store {
                         &response,
                         &digest,
                         &hint_epoch,
-                        &answered.to_json(),
+                        &answering(),
                     ],
                 )
                 .await?;
@@ -321,6 +327,8 @@ impl Store {
         pace: Pace,
     ) -> Result<Progressed, Error> {
         let (message, insists) = (text(message), pace == Pace::Insist);
+        let key = self.task_key(called.id).await?;
+        let message = key.seal_text("tasks.status_message", &message);
         with_connection!(self, "progress_callback", |connection| {
             let statement = connection.prepare_cached(sql!("progress_callback")).await?;
             let row = connection

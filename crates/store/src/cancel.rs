@@ -194,6 +194,8 @@ impl Store {
         detail: Option<&str>,
     ) -> Result<Write, Error> {
         let (reason, detail) = (reason.as_str(), detail.map(text));
+        let detail = detail.as_deref();
+        let detail = detail.map(|detail| claim.key.seal_text("tasks.stop_detail", detail));
         with_connection!(self, "stop_own", |connection| {
             let statement = connection.prepare_cached(sql!("stop_own")).await?;
             let rows = connection

@@ -1,6 +1,8 @@
 //! Claims: who owns a job, and for how long.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use deadpool_postgres::{GenericClient, Object, Transaction};
@@ -10,7 +12,9 @@ use uuid::Uuid;
 
 use crate::config::{ms, text};
 use crate::error::Fault;
+use crate::keyring::Wrapped;
 use crate::pool::{sql, with_connection};
+use crate::seal::RowKey;
 use crate::task::{Principal, StopReason};
 use crate::{Error, Limits, Store, row};
 
@@ -29,6 +33,28 @@ pub struct ClaimRequest<'a> {
     pub token: Uuid,
     /// The worker, for operators.
     pub worker: &'a str,
+}
+
+/// The same, whoever asks: of a tool without limits.
+#[derive(Debug)]
+pub(crate) struct Due {
+    id: TaskId,
+    tool: String,
+    version: i32,
+    token: Uuid,
+    worker: String,
+}
+
+impl Due {
+    fn of(request: &ClaimRequest<'_>) -> Self {
+        Self {
+            id: request.id,
+            tool: request.tool.to_owned(),
+            version: request.version,
+            token: request.token,
+            worker: request.worker.to_owned(),
+        }
+    }
 }
 
 /// Proof of owning one attempt of a job. Only [`Store::claim`] makes one, and every write of
@@ -74,6 +100,10 @@ pub struct Claim {
     pub waited: Duration,
     /// How long ago the task was created when it was claimed, by Postgres' clock.
     pub age: Duration,
+    /// The key that its contents are sealed with, until they are opened.
+    pub(crate) sealed: Option<Arc<Wrapped>>,
+    /// The key that everything of this attempt is sealed with.
+    pub(crate) key: RowKey,
 }
 
 impl Claim {
@@ -201,6 +231,8 @@ pub(crate) fn claim(row: &Row, token: Uuid) -> Claim {
         work_left: millis(row.get("work_ms_left")),
         waited: millis(row.get("waited_ms")),
         age: millis(row.get("age_ms")),
+        sealed: row::sealed(row),
+        key: RowKey::Clear,
     }
 }
 
@@ -227,6 +259,62 @@ impl Store {
     /// # Errors
     /// As [`Store::claim`].
     pub async fn claim_limited(
+        &self,
+        request: &ClaimRequest<'_>,
+        limits: Limits,
+    ) -> Result<Option<Claim>, Error> {
+        match self.claim_sealed(request, limits).await? {
+            Some(claim) => self.open_claim(claim).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn claim_sealed(
+        &self,
+        request: &ClaimRequest<'_>,
+        limits: Limits,
+    ) -> Result<Option<Claim>, Error> {
+        let started = Instant::now();
+        if limits.are_none() {
+            let due = Arc::new(Due::of(request));
+            let together = self.together("claim_queued", &self.together.claims, due, async |due| {
+                self.claim_queued(&due).await
+            });
+            if let Some(Some(claim)) = together.await? {
+                return Ok(Some(claim));
+            }
+        }
+        self.with_wait(self.time_left(started))
+            .claim_alone(request, limits)
+            .await
+    }
+
+    /// Takes those jobs that are plainly due; the answers are in the order of the requests.
+    async fn claim_queued(&self, due: &[Arc<Due>]) -> Result<Vec<Option<Claim>>, Error> {
+        let ids: Vec<_> = due.iter().map(|due| due.id.as_uuid()).collect();
+        let tools: Vec<&str> = due.iter().map(|due| due.tool.as_str()).collect();
+        let versions: Vec<i32> = due.iter().map(|due| due.version).collect();
+        let tokens: Vec<Uuid> = due.iter().map(|due| due.token).collect();
+        let workers: Vec<&str> = due.iter().map(|due| due.worker.as_str()).collect();
+        let lease_ms = self.config.lease_ms();
+        with_connection!(self, "claim_queued", |connection| {
+            let statement = connection.prepare_cached(sql!("claim_queued")).await?;
+            let rows = connection
+                .query(
+                    &statement,
+                    &[&ids, &tools, &versions, &tokens, &workers, &lease_ms],
+                )
+                .await?;
+            let mut claims: HashMap<Uuid, Claim> = HashMap::with_capacity(rows.len());
+            for row in &rows {
+                let token = row.get("claim_token");
+                claims.insert(token, claim(row, token));
+            }
+            Ok(due.iter().map(|due| claims.remove(&due.token)).collect())
+        })
+    }
+
+    async fn claim_alone(
         &self,
         request: &ClaimRequest<'_>,
         limits: Limits,
@@ -355,6 +443,7 @@ impl Store {
     /// When Postgres could not be asked.
     pub async fn progress(&self, claim: &Claim, message: &str) -> Result<Write, Error> {
         let message = text(message);
+        let message = claim.key.seal_text("tasks.status_message", &message);
         with_connection!(self, "progress", |connection| {
             let statement = connection.prepare_cached(sql!("progress")).await?;
             let rows = connection

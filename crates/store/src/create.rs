@@ -1,14 +1,17 @@
 //! Creation: exactly one task per idempotency key, committed before anyone hears of it.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use protocol::TaskId;
 
 use crate::config::ms;
+use crate::create_rows::{Columns, Row};
 use crate::pool::{sql, with_connection};
 use crate::task::{Principal, Task};
-use crate::{Error, OnLost, Store, ToolPolicy, row};
+use crate::{Error, Store, ToolPolicy, row};
 
 /// What a task is created from.
 #[derive(Clone, Debug)]
@@ -57,70 +60,63 @@ pub enum Created {
 }
 
 impl Store {
-    /// Commits a task, or finds the one its key names.
+    /// Commits a task, or finds the one its key names. Creations that meet share a commit.
     ///
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn create(&self, new: &NewTask<'_>) -> Result<Created, Error> {
+        let started = Instant::now();
+        let row = Arc::new(self.noted(Row::of(new, &self.keys))?);
+        let together = self.together(
+            "create",
+            &self.together.creates,
+            Arc::clone(&row),
+            async |rows| self.create_many(&rows).await,
+        );
+        if let Some(Some(task)) = together.await? {
+            return Ok(Created::New(task));
+        }
+        // Its key is taken, or whoever asked for us was let down: by ourselves, in the time that is left.
+        let created = self
+            .with_wait(self.time_left(started))
+            .create_alone(&row)
+            .await?;
+        Ok(match created {
+            Created::New(task) => Created::New(self.open_task(task)?),
+            Created::Existing(task) => Created::Existing(self.open_task(task)?),
+            Created::KeyReused => Created::KeyReused,
+        })
+    }
+
+    /// Commits those tasks whose key is new, or that have none; the answers are in the order of the rows.
+    async fn create_many(&self, rows: &[Arc<Row>]) -> Result<Vec<Option<Task>>, Error> {
+        with_connection!(self, "create", |connection| {
+            let insert = connection.prepare_cached(sql!("create")).await?;
+            let columns = Columns::of(rows);
+            let created = connection.query(&insert, &columns.arguments()).await?;
+            let mut tasks: HashMap<TaskId, Task> = HashMap::with_capacity(created.len());
+            for task in &created {
+                let task = row::task(task)?;
+                tasks.insert(task.id, task);
+            }
+            Ok(rows.iter().map(|row| tasks.remove(&row.id)).collect())
+        })
+    }
+
+    async fn create_alone(&self, new: &Arc<Row>) -> Result<Created, Error> {
         let uuid = new.id.as_uuid();
-        let principal = new.principal;
-        let policy = new.policy;
-        // A key is kept for at least a day, and exactly as long as its task.
-        let ttl_ms = policy.ttl_ms(new.idempotency_key.is_some());
-        let ttl_ms_max = policy.ttl_max.map(ms);
-        let (arguments, digest) = (&new.arguments[..], &new.arguments_digest[..]);
-        let (capabilities, offered, trace) = (
-            &new.client_capabilities[..],
-            new.offered_responses.as_deref(),
-            new.trace_context.as_deref(),
-        );
-        let (tries_max, work_ms_max, hold_ms) = (
-            i32::from(policy.tries_max),
-            ms(policy.work_limit),
-            ms(new.hold),
-        );
-        let lost_fails = policy.on_lost == OnLost::Fail;
-        let alert_after_ms = policy.alert_after.map(ms);
+        let principal = &new.principal;
+        let columns = Columns::of(std::slice::from_ref(new));
         with_connection!(self, "create", |connection| {
             let insert = connection.prepare_cached(sql!("create")).await?;
             let found = connection.prepare_cached(sql!("existing")).await?;
             let mut missed = false;
             loop {
-                let created = connection
-                    .query_opt(
-                        &insert,
-                        &[
-                            &uuid,
-                            &principal.issuer,
-                            &principal.subject,
-                            &principal.tenant,
-                            &new.tool,
-                            &new.tool_version,
-                            &policy.queue,
-                            &policy.priority,
-                            &arguments,
-                            &digest,
-                            &capabilities,
-                            &offered,
-                            &trace,
-                            &new.idempotency_key,
-                            &new.status_message,
-                            &ttl_ms,
-                            &ttl_ms_max,
-                            &tries_max,
-                            &work_ms_max,
-                            &hold_ms,
-                            &new.handed_out,
-                            &new.hint_epoch,
-                            &lost_fails,
-                            &alert_after_ms,
-                        ],
-                    )
-                    .await?;
+                let created = connection.query_opt(&insert, &columns.arguments()).await?;
                 if let Some(created) = created {
                     return Ok(Created::New(row::task(&created)?));
                 }
-                let Some(key) = new.idempotency_key else {
+                let Some(key) = new.idempotency_key.as_deref() else {
                     // Only a repeat of this very insert meets its own id.
                     let get = connection.prepare_cached(sql!("get")).await?;
                     let ids = vec![uuid];
@@ -160,7 +156,11 @@ impl Store {
                 if task.id == new.id {
                     return Ok(Created::New(task));
                 }
-                if existing.get::<_, &[u8]>("key_digest") != digest {
+                let expected = self
+                    .keys
+                    .of(task.id, &existing)
+                    .digest(&new.arguments_digest)?;
+                if existing.get::<_, &[u8]>("key_digest") != expected {
                     return Ok(Created::KeyReused);
                 }
                 return Ok(Created::Existing(task));
@@ -168,7 +168,7 @@ impl Store {
         })
     }
 
-    /// The task that an idempotency key names, and the digest of its arguments.
+    /// The task that an idempotency key names, and whether its arguments have this digest.
     ///
     /// # Errors
     /// When Postgres could not be asked.
@@ -176,8 +176,8 @@ impl Store {
         &self,
         principal: &Principal,
         tool: &str,
-        key: &str,
-    ) -> Result<Option<(TaskId, Vec<u8>)>, Error> {
+        (key, digest): (&str, &[u8; 32]),
+    ) -> Result<Option<(TaskId, bool)>, Error> {
         with_connection!(self, "find_keyed", |connection| {
             let found = connection.prepare_cached(sql!("existing")).await?;
             let row = connection
@@ -186,7 +186,10 @@ impl Store {
                     &[&principal.issuer, &principal.subject, &tool, &key],
                 )
                 .await?;
-            Ok(row.map(|row| (TaskId::from_uuid(row.get("id")), row.get("key_digest"))))
+            let Some(row) = row else { return Ok(None) };
+            let id = TaskId::from_uuid(row.get("id"));
+            let expected = self.keys.of(id, &row).digest(digest)?;
+            Ok(Some((id, row.get::<_, &[u8]>("key_digest") == expected)))
         })
     }
 
@@ -201,6 +204,7 @@ impl Store {
             let handed = connection.query_opt(&statement, &[&id.as_uuid()]).await?;
             Ok(handed.as_ref().map(row::task).transpose()?)
         })
+        .and_then(|handed: Option<Task>| handed.map(|task| self.open_task(task)).transpose())
     }
 
     /// Extends the holds of tasks whose callers still wait here.

@@ -24,6 +24,17 @@ pub enum Error {
         /// The row's key.
         id: String,
     },
+    /// What is stored of a task is sealed, and the key that opens it is not here. It can be read again
+    /// when the settings have the key.
+    #[error(
+        "task {id} is sealed with the key \"{key}\", which is not among encryption.keys, or is another one there"
+    )]
+    KeyMissing {
+        /// The task.
+        id: protocol::TaskId,
+        /// Name of the key.
+        key: String,
+    },
     /// The schema does not fit this binary; the message says what to run.
     #[error("{0}")]
     Schema(String),
@@ -77,7 +88,11 @@ impl Error {
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Unavailable(source) => source.downcast_ref(),
-            Self::Timeout(_) | Self::Corrupt { .. } | Self::Schema(_) | Self::Bug(_) => None,
+            Self::Timeout(_)
+            | Self::Corrupt { .. }
+            | Self::KeyMissing { .. }
+            | Self::Schema(_)
+            | Self::Bug(_) => None,
         }
     }
 }
@@ -89,6 +104,7 @@ impl Error {
             Self::Unavailable(_) => "unavailable",
             Self::Timeout(_) => "timeout",
             Self::Corrupt { .. } => "corrupt",
+            Self::KeyMissing { .. } => "key_missing",
             Self::Schema(_) => "schema",
             Self::Bug(_) => "bug",
         }

@@ -100,7 +100,8 @@ impl Store {
         with_connection!(self, "end_forsaken", |connection| {
             let transaction = connection.transaction().await?;
             let nobody = (None, None);
-            let ended = end(&transaction, id, nobody, Some(NOBODY), expired_grace_ms).await?;
+            let task = (&self.keys, id);
+            let ended = end(&transaction, task, nobody, Some(NOBODY), expired_grace_ms).await?;
             transaction.commit().await?;
             Ok(ended.map(|(settled, outcome)| {
                 self.metrics.ended(&settled.tool, outcome, settled.age);

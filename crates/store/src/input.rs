@@ -11,9 +11,12 @@ use serde_json::value::RawValue;
 
 use crate::claim::{Claim, Write, repeated};
 use crate::config::ms;
-use crate::delegate::{self, From};
+use crate::delegate;
 use crate::error::Fault;
+use crate::journal::response_of;
+use crate::opened::REQUESTS;
 use crate::pool::{sql, with_connection};
+use crate::seal::{Place, RowKey};
 use crate::task::{ParkedFor, Principal, StopReason};
 use crate::{Error, Lookup, Store};
 
@@ -67,6 +70,18 @@ pub enum Answer {
     Gone(Option<Lookup>),
 }
 
+/// Where a question stands.
+fn request_of(key: &str) -> Place<'_> {
+    let column = "inputs.request";
+    Place { column, key }
+}
+
+/// Where it stands what stands for an answer.
+fn default_of(key: &str) -> Place<'_> {
+    let column = "inputs.default_response";
+    Place { column, key }
+}
+
 struct Outstanding {
     key: String,
     request: Bytes,
@@ -106,12 +121,22 @@ impl Store {
             return Err(Error::Bug("a task cannot wait for no question".into()));
         }
         let object = requests_object(questions.iter().map(|q| (q.key.as_str(), &q.request[..])));
+        let object = &*claim.key.seal(REQUESTS, &object)?;
+        let sealed = questions.iter().map(|question| {
+            let request = claim
+                .key
+                .seal(request_of(&question.key), &question.request)?;
+            let default = question.default_response.as_deref();
+            let default = claim.key.seal_some(default_of(&question.key), default)?;
+            Ok((request, default))
+        });
+        let sealed = sealed.collect::<Result<Vec<_>, Error>>()?;
         let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
         let seqs: Vec<i32> = questions.iter().map(|q| q.seq).collect();
-        let requests: Vec<&[u8]> = questions.iter().map(|q| &q.request[..]).collect();
-        let defaults: Vec<Option<&[u8]>> = questions
+        let requests: Vec<&[u8]> = sealed.iter().map(|(request, _)| &**request).collect();
+        let defaults: Vec<Option<&[u8]>> = sealed
             .iter()
-            .map(|q| q.default_response.as_deref())
+            .map(|(_, default)| default.as_deref())
             .collect();
         let waits: Vec<i64> = questions.iter().map(|q| ms(q.wait)).collect();
         let (parked_for, worked_ms) = (parked_for.as_str(), ms(worked));
@@ -160,6 +185,10 @@ impl Store {
         response: &[u8],
         answered_by: &str,
     ) -> Result<Write, Error> {
+        let request = &*claim
+            .key
+            .seal(request_of(&question.key), &question.request)?;
+        let response = &*claim.key.seal(response_of(&question.key), response)?;
         with_connection!(self, "record_answer", |connection| {
             let statement = connection.prepare_cached(sql!("record_answer")).await?;
             let rows = connection
@@ -171,7 +200,7 @@ impl Store {
                         &claim.token,
                         &question.key,
                         &question.seq,
-                        &&question.request[..],
+                        &request,
                         &response,
                         &answered_by,
                     ],
@@ -194,20 +223,21 @@ impl Store {
         responses: &BTreeMap<String, Box<RawValue>>,
         hint_epoch: Option<&str>,
     ) -> Result<Answer, Error> {
-        self.answer_from(From::Owner, (principal, id), responses, hint_epoch)
+        self.answer_within(None, (principal, id), responses, hint_epoch)
             .await
     }
 
-    pub(crate) async fn answer_from(
+    /// Answers by the owner, or by anybody of this tenant.
+    pub(crate) async fn answer_within(
         &self,
-        from: From,
+        tenant: Option<&str>,
         (principal, id): (&Principal, TaskId),
         responses: &BTreeMap<String, Box<RawValue>>,
         hint_epoch: Option<&str>,
     ) -> Result<Answer, Error> {
         with_connection!(self, "answer", |connection| {
             let transaction = connection.transaction().await?;
-            let Some(locked) = delegate::lock(&transaction, from, principal, id).await? else {
+            let Some(locked) = delegate::lock(&transaction, tenant, principal, id).await? else {
                 return Ok(Answer::Gone(
                     crate::read::tombstone(&transaction, principal, id).await?,
                 ));
@@ -217,7 +247,8 @@ impl Store {
             if !parked || locked.get("stopping") {
                 return Ok(Answer::Ignored);
             }
-            let outstanding = outstanding(&transaction, id).await?;
+            let key = self.keys.of(id, &locked);
+            let outstanding = outstanding(&transaction, &key, id).await?;
             let mut answered: Vec<(&str, &[u8])> = Vec::new();
             for question in &outstanding {
                 let Some(response) = responses.get(&question.key) else {
@@ -234,10 +265,10 @@ impl Store {
             if answered.is_empty() {
                 return Ok(Answer::Ignored);
             }
-            let is_own = from == From::Owner || locked.try_get("own").unwrap_or(true);
+            let is_own = locked.get("own");
             let left = apply(
                 &transaction,
-                id,
+                (&key, id),
                 &outstanding,
                 &answered,
                 if is_own { "owner" } else { "tenant" },
@@ -297,10 +328,11 @@ impl Store {
             let transaction = connection.transaction().await?;
             let lock = transaction.prepare_cached(sql!("lock_unanswered")).await?;
             let locked = transaction.query_opt(&lock, &[&id.as_uuid()]).await?;
-            if locked.is_none() {
+            let Some(locked) = locked else {
                 return Ok(false);
-            }
-            let outstanding = outstanding(&transaction, id).await?;
+            };
+            let key = self.keys.of(id, &locked);
+            let outstanding = outstanding(&transaction, &key, id).await?;
             let overdue = outstanding.iter().filter(|q| q.overdue);
             let unanswered = overdue.clone().find(|q| q.default_response.is_none());
             if let Some(question) = unanswered {
@@ -315,7 +347,8 @@ impl Store {
                     .filter_map(|q| Some((q.key.as_str(), q.default_response.as_deref()?)))
                     .collect();
                 if !answered.is_empty() {
-                    apply(&transaction, id, &outstanding, &answered, "default", None).await?;
+                    let task = (&key, id);
+                    apply(&transaction, task, &outstanding, &answered, "default", None).await?;
                 }
             }
             transaction.commit().await?;
@@ -330,30 +363,49 @@ fn fits(request: &[u8], response: &RawValue) -> Result<(), String> {
     protocol::input::validate_response(request, response)
 }
 
-async fn outstanding(transaction: &Transaction<'_>, id: TaskId) -> Result<Vec<Outstanding>, Fault> {
+async fn outstanding(
+    transaction: &Transaction<'_>,
+    sealed: &RowKey,
+    id: TaskId,
+) -> Result<Vec<Outstanding>, Fault> {
     let statement = transaction.prepare_cached(sql!("outstanding")).await?;
     let rows = transaction.query(&statement, &[&id.as_uuid()]).await?;
-    Ok(rows
-        .iter()
-        .map(|row| Outstanding {
-            key: row.get("key"),
-            request: crate::row::bytes(row, "request").unwrap_or_default(),
-            default_response: crate::row::bytes(row, "default_response"),
+    let questions = rows.iter().map(|row| {
+        let key: String = row.get("key");
+        Ok(Outstanding {
+            request: sealed.open(request_of(&key), row.get("request"))?,
+            default_response: sealed.open_some(default_of(&key), row.get("default_response"))?,
             overdue: row.get("overdue"),
+            key,
         })
-        .collect())
+    });
+    Ok(questions.collect::<Result<_, Error>>()?)
+}
+
+/// The request, or sweep, that lets a task go on: the next attempt is linked to it.
+pub(crate) fn answering() -> Option<String> {
+    let context = telemetry::TraceContext {
+        baggage: None,
+        ..telemetry::traces::current_context()
+    };
+    context.to_json()
 }
 
 /// Stores answers under the row lock and says how many questions are left.
 async fn apply(
     transaction: &Transaction<'_>,
-    id: TaskId,
+    (sealed, id): (&RowKey, TaskId),
     outstanding: &[Outstanding],
     answered: &[(&str, &[u8])],
     answered_by: &str,
     hint_epoch: Option<&str>,
 ) -> Result<usize, Fault> {
-    let (keys, values): (Vec<&str>, Vec<&[u8]>) = answered.iter().copied().unzip();
+    let keys: Vec<&str> = answered.iter().map(|(key, _)| *key).collect();
+    let values = answered
+        .iter()
+        .map(|(key, value)| sealed.seal(response_of(key), value));
+    let values = values.collect::<Result<Vec<_>, Error>>()?;
+    let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
     let store = transaction.prepare_cached(sql!("store_answers")).await?;
     transaction
         .execute(&store, &[&id.as_uuid(), &keys, &values, &answered_by])
@@ -364,16 +416,12 @@ async fn apply(
         .collect();
     if left.is_empty() {
         let resume = transaction.prepare_cached(sql!("resume")).await?;
-        // The next attempt is linked to the request, or sweep, that let the task go on.
-        let answered = telemetry::TraceContext {
-            baggage: None,
-            ..telemetry::traces::current_context()
-        };
         transaction
-            .execute(&resume, &[&id.as_uuid(), &hint_epoch, &answered.to_json()])
+            .execute(&resume, &[&id.as_uuid(), &hint_epoch, &answering()])
             .await?;
     } else {
         let object = requests_object(left.iter().map(|q| (q.key.as_str(), &q.request[..])));
+        let object = &*sealed.seal(REQUESTS, &object)?;
         let keep = transaction.prepare_cached(sql!("keep_waiting")).await?;
         transaction
             .execute(&keep, &[&id.as_uuid(), &object])

@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use crate::claim::{Claim, Write};
 use crate::pool::{sql, with_connection};
-use crate::{Error, Store, row};
+use crate::seal::{OVERHEAD, Place, RowKey};
+use crate::{Error, Store};
 
 /// What a journal entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,57 @@ pub struct Permit {
     act: Uuid,
 }
 
+/// Where the output of a step stands.
+pub(crate) fn output_of(key: &str) -> Place<'_> {
+    let column = "steps.output";
+    Place { column, key }
+}
+
+/// Where it stands how a step is undone.
+pub(crate) fn undo_of(key: &str) -> Place<'_> {
+    let column = "steps.undo";
+    Place { column, key }
+}
+
+/// Where the answer to a question stands.
+pub(crate) fn response_of(key: &str) -> Place<'_> {
+    let column = "inputs.response";
+    Place { column, key }
+}
+
+/// Where it stands what a service sent.
+pub(crate) fn sent_of(key: &str) -> Place<'_> {
+    let column = "callbacks.response";
+    Place { column, key }
+}
+
+fn entry(sealed: &RowKey, row: &tokio_postgres::Row) -> Result<JournalEntry, Error> {
+    let key: String = row.get("key");
+    let value: Option<&[u8]> = row.get("value");
+    let (kind, value) = match row.get::<_, &str>("kind") {
+        "step" => (JournalKind::Step, sealed.open_some(output_of(&key), value)?),
+        "callback" => (
+            JournalKind::Callback,
+            sealed.open_some(sent_of(&key), value)?,
+        ),
+        _ => (
+            JournalKind::Input,
+            sealed.open_some(response_of(&key), value)?,
+        ),
+    };
+    // What sealing adds counts for nobody.
+    let added = row.get::<_, i32>("sealed") * i32::try_from(OVERHEAD).unwrap_or_default();
+    Ok(JournalEntry {
+        kind,
+        seq: row.get("seq"),
+        done: row.get("done"),
+        idempotent: row.get("idempotent"),
+        value,
+        bytes: row.get::<_, i64>("bytes") - i64::from(added),
+        key,
+    })
+}
+
 impl Store {
     /// The journal of a claimed task.
     ///
@@ -86,22 +138,8 @@ impl Store {
         with_connection!(self, "journal", |connection| {
             let statement = connection.prepare_cached(sql!("journal")).await?;
             let rows = connection.query(&statement, &[&claim.id.as_uuid()]).await?;
-            Ok(rows
-                .iter()
-                .map(|row| JournalEntry {
-                    kind: match row.get::<_, &str>("kind") {
-                        "step" => JournalKind::Step,
-                        "callback" => JournalKind::Callback,
-                        _ => JournalKind::Input,
-                    },
-                    key: row.get("key"),
-                    seq: row.get("seq"),
-                    done: row.get("done"),
-                    idempotent: row.get("idempotent"),
-                    value: row::bytes(row, "value"),
-                    bytes: row.get("bytes"),
-                })
-                .collect())
+            let entries = rows.iter().map(|row| entry(&claim.key, row));
+            Ok(entries.collect::<Result<_, Error>>()?)
         })
     }
 
@@ -113,6 +151,8 @@ impl Store {
         // Chosen before the first try: a repeat is the same act.
         let act = Uuid::new_v4();
         let undo = step.undo.map(|undo| undo.how);
+        let undo = claim.key.seal_some(undo_of(step.key), undo)?;
+        let undo = undo.as_deref();
         let undo_idempotent = step.undo.is_some_and(|undo| undo.idempotent);
         with_connection!(self, "begin_step", |connection| {
             let statement = connection.prepare_cached(sql!("begin_step")).await?;
@@ -155,6 +195,7 @@ impl Store {
         permit: Permit,
         output: &[u8],
     ) -> Result<Write, Error> {
+        let output = &*claim.key.seal(output_of(&permit.key), output)?;
         with_connection!(self, "finish_step", |connection| {
             let statement = connection.prepare_cached(sql!("finish_step")).await?;
             let rows = connection

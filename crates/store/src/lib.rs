@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | I1 persist first | [`Store::create`], [`Store::hand_out`] | `create.sql`, `hand_out.sql` |
 //! | I2 nothing lost | [`Store::unhinted`] | `unhinted.sql` |
-//! | I3 one owner | [`Store::claim`], [`Store::heartbeat`] | `claim.sql`, `heartbeat.sql` |
+//! | I3 one owner | [`Store::claim`], [`Store::heartbeat`] | `claim.sql`, `claim_queued.sql`, `heartbeat.sql` |
 //! | I4 a step once | [`Store::begin_step`], [`Store::finish_step`] | `begin_step.sql`, `finish_step.sql` |
 //! | I4 or it is undone | [`Store::begin_undo`], [`Store::undone`] | `begin_undo.sql`, `undone.sql` |
 //! | I5 no act after cancel | [`Store::cancel`], [`Store::begin_step`] | `lock_task.sql`, `settle_stopped.sql` |
@@ -31,23 +31,28 @@ mod claim;
 pub mod config;
 mod connect;
 mod create;
+mod create_rows;
 mod default_answers;
 mod delegate;
+mod erase;
 mod error;
 mod expire;
 mod forsaken;
 mod gauges;
 mod input;
 mod journal;
+mod keyring;
 mod list;
 mod metrics;
 pub mod migrate;
+mod opened;
 mod operate;
 mod operate_audit;
 mod operate_doctor;
 mod operate_fleet;
 mod operate_list;
 mod operate_show;
+mod policy_check;
 mod pool;
 mod provider_spec;
 mod providers;
@@ -55,14 +60,18 @@ mod quota;
 mod read;
 mod recover;
 mod refusal;
+mod reseal;
 mod rights;
 mod row;
+mod seal;
 mod settle;
 mod slots;
 mod sweeps;
 mod sync;
 mod task;
 mod tls;
+mod together;
+mod tool_policy;
 mod tool_spec;
 mod tools;
 mod turn;
@@ -70,8 +79,6 @@ mod undo;
 
 use std::sync::Arc;
 use std::time::Duration;
-
-use protocol::TaskId;
 
 pub use alerts::{Alert, AlertRules, Delivery, DeliveryState, Reminder, SendPause, Unfetched};
 pub use broken::Broken;
@@ -83,12 +90,14 @@ pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;
 pub use create::{Created, NewTask};
 pub use default_answers::Form;
+pub use erase::{Traces, pseudonym};
 pub use error::Error;
 pub use expire::Expired;
 pub use forsaken::Forsaken;
 pub use gauges::{LiveTasks, QueueAge};
 pub use input::{Answer, Parked, Question};
 pub use journal::{Begin, JournalEntry, JournalKind, Permit, StepSpec, UndoSpec};
+pub use keyring::{Encryption, EncryptionKey};
 pub use list::Listed;
 pub use operate::{Act, Repeat, Touched};
 pub use operate_audit::{Audit, AuditFilter, AuditTask};
@@ -98,18 +107,19 @@ pub use operate_list::{TaskAct, TaskFilter, TaskSummary};
 pub use operate_show::{
     AttemptShown, Delivered, InputShown, StepShown, TaskShown, Told, TombstoneShown,
 };
+pub use policy_check::{PolicyError, check_queue_name};
 pub use provider_spec::{Asked, ProviderSpec, Resources};
 pub use providers::ProviderEntry;
 pub use quota::Live;
 pub use read::Lookup;
 pub use recover::{Unhinted, UnhintedFilter};
 pub use refusal::Refusal;
+pub use reseal::SealedBy;
 pub use rights::MissingRights;
 pub use slots::{QueueWait, Slots};
 pub use task::{ParkedFor, Principal, StopReason, Task};
-pub use tool_spec::{
-    Backoff, OnLost, OnPanic, PolicyError, TaskSupport, ToolPolicy, ToolSpec, check_queue_name,
-};
+pub use tool_policy::{Backoff, OnLost, OnPanic, TaskSupport, ToolPolicy};
+pub use tool_spec::ToolSpec;
 pub use tools::{CatalogueEntry, Observed, ToolsSwept};
 pub use turn::{Limits, Served, Turn, TurnRequest, Waiting};
 pub use undo::UndoStep;
@@ -119,8 +129,12 @@ pub use undo::UndoStep;
 pub struct Store {
     pool: deadpool_postgres::Pool,
     config: Arc<Config>,
+    /// Opens what is sealed, and seals.
+    keys: keyring::Keyring,
+    /// Operators asked to see what is sealed.
+    opens_for_operators: bool,
     metrics: metrics::Metrics,
-    reads: batch::Batches<(Principal, TaskId), Lookup>,
+    together: together::Together,
     wait_max: Duration,
     /// When a connection was last found to have failed, else when there was a first one.
     outage: pool::Since,
@@ -139,7 +153,9 @@ impl Store {
         Ok(Self {
             metrics: metrics::Metrics::watching(registry, &pool),
             pool,
-            reads: batch::Batches::new(read::TOGETHER),
+            keys: keyring::Keyring::empty(),
+            opens_for_operators: false,
+            together: together::Together::new(),
             wait_max: config.wait_max,
             outage,
             broken: None,

@@ -36,7 +36,8 @@ impl Store {
             let rows = connection.query(&statement, &owner).await?;
             let listed = rows.iter().map(|read| {
                 Ok(Listed {
-                    task: row::task(read)?,
+                    // Without payloads there is nothing in it that must be opened.
+                    task: self.open_task(row::task(read)?)?,
                     is_error: read.get("is_error"),
                 })
             });

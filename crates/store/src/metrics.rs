@@ -8,7 +8,7 @@ use telemetry::metrics::{Histogram, HistogramVec, IntCounterVec, IntGauge};
 
 use crate::Store;
 
-/// Histogram buckets for reads that share a round trip.
+/// Histogram buckets for calls that share a round trip.
 const TOGETHER: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
 /// Histogram buckets for the lives of tasks: from 50 ms to a week, in seconds. People may be asked.
@@ -61,7 +61,9 @@ telemetry::metrics! {
         /// Tries that wait for a connection now.
         waiting: IntGauge = "mcp_tasks_store_connections_waiting",
         /// Reads of tasks that shared one round trip.
-        together: Histogram = "mcp_tasks_store_reads_together" in TOGETHER,
+        reads_together: Histogram = "mcp_tasks_store_reads_together" in TOGETHER,
+        /// Writes that shared one commit, by operation (`create`, `claim_queued`, `complete`).
+        writes_together: HistogramVec = "mcp_tasks_store_writes_together" ["operation"] in TOGETHER,
         /// Writes that were refused because their attempt no longer owned its task, by operation.
         fenced: IntCounterVec = "mcp_tasks_store_fenced_writes_total" ["operation"],
         /// Leases that ran out, because their worker died, hung or was cut off, by tool; told by the process that took the task over or ended it.
@@ -70,6 +72,8 @@ telemetry::metrics! {
         life: HistogramVec = "mcp_tasks_task_duration_seconds" ["tool", "outcome"] in LIFE,
         /// Steps that began and whose end stayed unknown, so that their task failed, by tool; told by the process that found it.
         doubts: IntCounterVec = "mcp_tasks_steps_in_doubt_total" ["tool"],
+        /// Contents of tasks that could not be opened, by why: the `encryption.keys` of this process lack the key (`key_missing`), or what is stored is not what was sealed (`damaged`).
+        unopened: IntCounterVec = "mcp_tasks_store_unopened_total" ["why"],
         /// Tasks whose TTL ran out, by what they were then: live ones (`working`, `input_required`) are stopped, of the others (`completed`, `failed`, `cancelled`) a tombstone is left.
         expired: IntCounterVec = "mcp_tasks_tasks_expired_total" ["status"],
     }
@@ -83,6 +87,9 @@ impl Metrics {
         registry.before_scrape(move || shown.pool(&pool));
         for operation in FENCED {
             metrics.fenced.with_label_values(&[operation]);
+        }
+        for why in ["key_missing", "damaged"] {
+            metrics.unopened.with_label_values(&[why]);
         }
         for status in STATUSES {
             metrics.expired.with_label_values(&[status]);
@@ -114,6 +121,18 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
+    /// So many calls share one round trip.
+    pub(crate) fn together(&self, operation: &str, calls: usize) {
+        let calls = f64::from(u32::try_from(calls).unwrap_or(u32::MAX));
+        match operation {
+            "get" => self.reads_together.observe(calls),
+            write => self
+                .writes_together
+                .with_label_values(&[write])
+                .observe(calls),
+        }
+    }
+
     pub(crate) fn retry(&self, operation: &str) {
         self.retries.with_label_values(&[operation]).inc();
     }
@@ -142,6 +161,11 @@ impl Metrics {
     /// The end of a step is unknown, and its task fails for it.
     pub(crate) fn in_doubt(&self, tool: &str) {
         self.doubts.with_label_values(&[tool]).inc();
+    }
+
+    /// What a task holds could not be opened.
+    pub(crate) fn unopened(&self, why: &str) {
+        self.unopened.with_label_values(&[why]).inc();
     }
 
     /// The TTL of a task ran out.

@@ -334,6 +334,7 @@ impl Store {
                 let taken = format!("task id {} belongs to another task", repeat.new_id);
                 return Err(Error::Bug(taken.into()).into());
             };
+            self.reseal(&transaction, (act.id, repeat.new_id)).await?;
             Touched::Repeated {
                 new_id: repeat.new_id,
                 tool: made.get("tool"),

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::config::ms;
 use crate::pool::{sql, with_connection};
+use crate::seal::RowKey;
 use crate::task::Principal;
 use crate::{Error, Store};
 
@@ -116,13 +117,44 @@ pub(crate) fn seconds(value: i64) -> Duration {
 
 /// `data.reason` of a task's error. Read here: to Postgres, JSON may hold no NUL, and an error of a
 /// tool's own may.
-pub(crate) fn reason(row: &tokio_postgres::Row) -> Option<String> {
-    let error: serde_json::Value =
-        serde_json::from_slice(row.get::<_, Option<&[u8]>>("error")?).ok()?;
+pub(crate) fn reason(row: &tokio_postgres::Row, key: &RowKey) -> Option<String> {
+    let stored = row.get::<_, Option<&[u8]>>("error")?;
+    let opened = key.open_error(stored);
+    // A reason of ours is told in any case.
+    let error = opened.as_deref().unwrap_or(stored);
+    let error: serde_json::Value = serde_json::from_slice(error).ok()?;
     error["data"]["reason"].as_str().map(str::to_owned)
 }
 
+/// A text as an operator may see it.
+pub(crate) fn shown(key: &RowKey, text: Option<String>) -> Option<String> {
+    text.map(|text| key.open_text(text))
+}
+
 impl Store {
+    /// The same store, which opens what is sealed also for operators, as far as it has the keys; another
+    /// one shows them `(sealed)`.
+    #[must_use]
+    pub fn opening(&self) -> Self {
+        Self {
+            opens_for_operators: true,
+            ..self.clone()
+        }
+    }
+
+    /// The key with which an operator sees what a row tells.
+    pub(crate) fn operators_key(&self, row: &tokio_postgres::Row) -> RowKey {
+        let id = TaskId::from_uuid(row.get("id"));
+        match crate::row::sealed(row) {
+            None => RowKey::Clear,
+            Some(sealed) if self.opens_for_operators => self.keys.unwrap(id, Some(&sealed)),
+            Some(sealed) => RowKey::Missing {
+                id,
+                key: sealed.by.clone(),
+            },
+        }
+    }
+
     /// At most `limit` tasks that fit the filter, and `act` if one is given; the newest first,
     /// from before the one of id `before` on.
     ///
@@ -166,7 +198,8 @@ impl Store {
                 .await?;
             Ok(rows
                 .iter()
-                .map(|row| TaskSummary {
+                .map(|row| (self.operators_key(row), row))
+                .map(|(key, row)| TaskSummary {
                     id: TaskId::from_uuid(row.get("id")),
                     principal: Principal {
                         issuer: row.get("issuer"),
@@ -177,7 +210,7 @@ impl Store {
                     version: row.get("tool_version"),
                     status: row.get("status"),
                     phase: row.get("phase"),
-                    status_message: row.get("status_message"),
+                    status_message: shown(&key, row.get("status_message")),
                     created_at: row.get("created_at"),
                     age: seconds(row.get("age_s")),
                     finished_at: row.get("finished_at"),
@@ -188,8 +221,8 @@ impl Store {
                     tries_max: row.get("tries_max"),
                     worker: row.get("claimed_by"),
                     stop_reason: row.get("stop_reason"),
-                    last_error: row.get("last_error"),
-                    reason: reason(row),
+                    last_error: shown(&key, row.get("last_error")),
+                    reason: reason(row, &key),
                     is_error: row.get("is_error"),
                     refusal: row.get("refusal"),
                     fetched: row.get("fetched"),

@@ -5,8 +5,9 @@ use std::time::SystemTime;
 use protocol::TaskId;
 
 use crate::error::Fault;
-use crate::operate_list::reason;
+use crate::operate_list::{reason, shown};
 use crate::pool::{sql, with_connection};
+use crate::seal::RowKey;
 use crate::task::Principal;
 use crate::{Error, Store, row};
 
@@ -91,7 +92,9 @@ pub struct TaskShown {
     pub reason: Option<String>,
     /// The trace of the creating call (JSON object).
     pub trace_context: Option<bytes::Bytes>,
-    /// Sizes of arguments and result.
+    /// Name of the key that the task is sealed with.
+    pub sealed_by: Option<String>,
+    /// Sizes of arguments and result, as they are stored.
     pub bytes: (i32, Option<i32>),
     /// How its earlier attempts ended, in order; of very many the last ones.
     pub attempts: Vec<AttemptShown>,
@@ -225,11 +228,12 @@ impl Store {
             let steps = connection.query(&statement, &[&uuid]).await?;
             let statement = connection.prepare_cached(sql!("show_inputs")).await?;
             let inputs = connection.query(&statement, &[&uuid]).await?;
+            let key = self.operators_key(&task);
             Ok::<_, Fault>(Some(TaskShown {
-                attempts: attempts.iter().map(attempt).collect(),
-                steps: steps.iter().map(step).collect(),
+                attempts: attempts.iter().map(|row| attempt(row, &key)).collect(),
+                steps: steps.iter().map(|row| step(row, &key)).collect(),
                 inputs: inputs.iter().map(input).collect(),
-                ..shown(id, &task)
+                ..task_shown(id, &task, &key)
             }))
         })
     }
@@ -288,7 +292,7 @@ impl Store {
     }
 }
 
-fn shown(id: TaskId, row: &tokio_postgres::Row) -> TaskShown {
+fn task_shown(id: TaskId, row: &tokio_postgres::Row, key: &RowKey) -> TaskShown {
     TaskShown {
         id,
         principal: Principal {
@@ -301,7 +305,7 @@ fn shown(id: TaskId, row: &tokio_postgres::Row) -> TaskShown {
         queue: (row.get("queue"), row.get("priority")),
         status: row.get("status"),
         phase: row.get("phase"),
-        status_message: row.get("status_message"),
+        status_message: shown(key, row.get("status_message")),
         now: row.get("now"),
         created_at: row.get("created_at"),
         last_updated_at: row.get("last_updated_at"),
@@ -317,30 +321,31 @@ fn shown(id: TaskId, row: &tokio_postgres::Row) -> TaskShown {
         started_at: row.get("started_at"),
         lease_until: row.get("lease_until"),
         lease_over: row.get::<_, Option<bool>>("lease_over").unwrap_or(false),
-        last_error: row.get("last_error"),
+        last_error: shown(key, row.get("last_error")),
         work_ms: (row.get("work_ms_used"), row.get("work_ms_max")),
         open_step: row.get("open_step"),
         pending_status: row.get("pending_status"),
         undone_at: row.get("undone_at"),
         stop_requested_at: row.get("stop_requested_at"),
         stop_reason: row.get("stop_reason"),
-        stop_detail: row.get("stop_detail"),
+        stop_detail: shown(key, row.get("stop_detail")),
         stopped_by: row.get("stopped_by"),
         input_deadline_at: row.get("input_deadline_at"),
         rounds: row.get("rounds"),
         hinted: (row.get("hinted_at"), row.get("hint_count")),
         keyed: row.get("keyed"),
         is_error: row.get("is_error"),
-        reason: reason(row),
-        trace_context: row::bytes(row, "trace_context"),
+        reason: reason(row, key),
+        trace_context: key.open_trace(row::bytes(row, "trace_context")),
         bytes: (row.get("arguments_bytes"), row.get("result_bytes")),
+        sealed_by: row.get("sealed_by"),
         attempts: Vec::new(),
         steps: Vec::new(),
         inputs: Vec::new(),
     }
 }
 
-fn attempt(row: &tokio_postgres::Row) -> AttemptShown {
+fn attempt(row: &tokio_postgres::Row, key: &RowKey) -> AttemptShown {
     AttemptShown {
         attempt: row.get("attempt"),
         worker: row.get("worker"),
@@ -348,11 +353,11 @@ fn attempt(row: &tokio_postgres::Row) -> AttemptShown {
         claimed_at: row.get("claimed_at"),
         ended_at: row.get("ended_at"),
         how: row.get("how"),
-        reason: row.get("reason"),
+        reason: shown(key, row.get("reason")),
     }
 }
 
-fn step(row: &tokio_postgres::Row) -> StepShown {
+fn step(row: &tokio_postgres::Row, key: &RowKey) -> StepShown {
     StepShown {
         key: row.get("key"),
         attempt: row.get("attempt"),
@@ -362,7 +367,7 @@ fn step(row: &tokio_postgres::Row) -> StepShown {
         finished_at: row.get("finished_at"),
         undo_state: row.get("undo_state"),
         undo_tries: row.get("undo_tries"),
-        undo_error: row.get("undo_error"),
+        undo_error: shown(key, row.get("undo_error")),
     }
 }
 

@@ -159,6 +159,7 @@ impl<'a> Tries<'a> {
             Fault::Final(error) => {
                 telemetry::traces::failed(&self.span, error.kind());
                 self.store.metrics.error(self.operation);
+                self.store.complain(&error);
                 return Err(error);
             }
             Fault::Transient(source) => source,

@@ -1,21 +1,14 @@
 //! Reads: one primary-key look-up by id and owner, coalesced with its neighbours.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use deadpool_postgres::Transaction;
 use protocol::{TaskId, TaskStatus};
 
-use crate::batch::Limits;
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::task::{Principal, Task};
 use crate::{Error, Store, row};
-
-/// How reads are coalesced. More connections at once would make the sum slower, not faster.
-pub(crate) const TOGETHER: Limits = Limits {
-    batch_max: 64,
-    in_flight_max: 2,
-};
 
 /// What an id is to a principal.
 #[derive(Clone, Debug)]
@@ -57,9 +50,6 @@ impl PartialEq for Lookup {
 
 impl Eq for Lookup {}
 
-/// Whoever reads for others may use its last try to the end.
-const LEADER_LATE: Duration = Duration::from_secs(1);
-
 impl Store {
     /// Reads one task. Reads that meet share a round trip.
     ///
@@ -68,28 +58,32 @@ impl Store {
     pub async fn get(&self, principal: &Principal, id: TaskId) -> Result<Lookup, Error> {
         let started = Instant::now();
         let question = (principal.clone(), id);
-        let together = self.reads.ask(question.clone(), async |wanted: Vec<_>| {
-            let questions = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-            self.metrics.together.observe(f64::from(questions));
-            self.get_many(&wanted).await
+        let reads = &self.together.reads;
+        let together = self.together("get", reads, question.clone(), async |wanted| {
+            self.read_many(&wanted).await
         });
-        // In an outage whoever came before has its own time first; ours does not begin after it.
-        let patience = self.wait_max + LEADER_LATE;
-        if let Ok(Some(found)) = tokio::time::timeout(patience, together).await {
-            return Ok(found);
+        if let Some(found) = together.await? {
+            return self.open_lookup(found);
         }
-        // Whoever read for us failed or was dropped, or it took too long: read alone in the time
-        // that is left.
-        let left = self.wait_max.saturating_sub(started.elapsed());
-        let found = self.with_wait(left).get_many(&[question]).await?;
-        Ok(found.into_iter().next().unwrap_or(Lookup::Unknown))
+        let alone = self.with_wait(self.time_left(started));
+        let found = alone.read_many(&[question]).await?;
+        self.open_lookup(found.into_iter().next().unwrap_or(Lookup::Unknown))
     }
 
     /// Reads many tasks in one round trip; the answers are in the order of the questions.
     ///
     /// # Errors
-    /// When Postgres could not be asked.
-    pub async fn get_many(&self, wanted: &[(Principal, TaskId)]) -> Result<Vec<Lookup>, Error> {
+    /// When Postgres could not be asked; of a single task, when what it holds cannot be opened here.
+    pub async fn get_many(
+        &self,
+        wanted: &[(Principal, TaskId)],
+    ) -> Result<Vec<Result<Lookup, Error>>, Error> {
+        let found = self.read_many(wanted).await?;
+        let opened = found.into_iter().map(|lookup| self.open_lookup(lookup));
+        Ok(opened.collect())
+    }
+
+    async fn read_many(&self, wanted: &[(Principal, TaskId)]) -> Result<Vec<Lookup>, Error> {
         let ids: Vec<_> = wanted.iter().map(|(_, id)| id.as_uuid()).collect();
         let issuers: Vec<&str> = wanted.iter().map(|(p, _)| p.issuer.as_str()).collect();
         let subjects: Vec<&str> = wanted.iter().map(|(p, _)| p.subject.as_str()).collect();

@@ -1,5 +1,6 @@
 //! The only place that reads task columns.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -8,11 +9,23 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Error;
+use crate::keyring::Wrapped;
 use crate::task::{ParkedFor, StopReason, Task};
 
 pub(crate) fn bytes(row: &Row, column: &str) -> Option<Bytes> {
     row.get::<_, Option<&[u8]>>(column)
         .map(Bytes::copy_from_slice)
+}
+
+/// The key of a task as its row keeps it; `None`: nothing of the task is sealed.
+pub(crate) fn sealed(row: &Row) -> Option<Arc<Wrapped>> {
+    let bytes: &[u8] = row.get::<_, Option<&[u8]>>("data_key")?;
+    Some(Arc::new(Wrapped {
+        by: row
+            .get::<_, Option<String>>("sealed_by")
+            .unwrap_or_default(),
+        bytes: bytes.to_vec(),
+    }))
 }
 
 pub(crate) fn status(text: &str, id: TaskId) -> Result<TaskStatus, Error> {
@@ -61,5 +74,6 @@ pub(crate) fn task(row: &Row) -> Result<Task, Error> {
         stop,
         parked_for,
         rounds: row.get("rounds"),
+        sealed: sealed(row),
     })
 }

@@ -1,9 +1,12 @@
 //! What callers see of a task, and who owns it.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use protocol::{TaskId, TaskStatus};
+
+use crate::keyring::Wrapped;
 
 /// Who calls: issuer and subject of a verified token. A task belongs to exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -132,4 +135,6 @@ pub struct Task {
     pub parked_for: Option<ParkedFor>,
     /// How often it has parked.
     pub rounds: i32,
+    /// The key that its contents are sealed with, until they are opened.
+    pub(crate) sealed: Option<Arc<Wrapped>>,
 }

@@ -12,9 +12,13 @@ use crate::cancel::Settled;
 use crate::claim::{Claim, Write, millis, repeated};
 use crate::config::{ms, text};
 use crate::error::Fault;
+use crate::journal::{output_of, undo_of};
+use crate::keyring::Keyring;
 use crate::pool::{sql, with_connection};
+use crate::seal::{Place, RowKey};
+use crate::settle::short;
 use crate::task::StopReason;
-use crate::{Error, Store, row};
+use crate::{Error, Store};
 
 /// A finished step that is still to be undone.
 #[derive(Clone, Debug)]
@@ -57,13 +61,15 @@ impl Store {
             let found = connection
                 .query_opt(&statement, &[&claim.id.as_uuid()])
                 .await?;
-            Ok(found.map(|row| UndoStep {
-                key: row.get("key"),
-                how: row::bytes(&row, "undo").unwrap_or_default(),
-                output: row::bytes(&row, "output").unwrap_or_default(),
+            let Some(row) = found else { return Ok(None) };
+            let key: String = row.get("key");
+            Ok(Some(UndoStep {
+                how: opened(&claim.key, undo_of(&key), row.get("undo"))?,
+                output: opened(&claim.key, output_of(&key), row.get("output"))?,
                 idempotent: row.get("undo_idempotent"),
                 started: row.get("started"),
                 tries: row.get("undo_tries"),
+                key,
             }))
         })
     }
@@ -121,6 +127,8 @@ impl Store {
         backoff: Duration,
     ) -> Result<Write, Error> {
         let (error, backoff_ms) = (text(error), ms(backoff));
+        let reason = claim.key.seal_text("attempts.reason", short(&error));
+        let error = claim.key.seal_text("steps.undo_error", &error);
         with_connection!(self, "retry_undo", |connection| {
             let statement = connection.prepare_cached(sql!("retry_undo")).await?;
             let rows = connection
@@ -133,6 +141,7 @@ impl Store {
                         &key,
                         &error,
                         &backoff_ms,
+                        &reason,
                     ],
                 )
                 .await?;
@@ -151,6 +160,7 @@ impl Store {
     /// When Postgres could not be asked; repeating is safe.
     pub async fn fail_undo(&self, claim: &Claim, key: &str, error: &str) -> Result<Write, Error> {
         let error = text(error);
+        let error = claim.key.seal_text("steps.undo_error", &error);
         with_connection!(self, "fail_undo", |connection| {
             let statement = connection.prepare_cached(sql!("fail_undo")).await?;
             let rows = connection
@@ -180,7 +190,8 @@ impl Store {
         with_connection!(self, "undone", |connection| {
             let owner = (Some(claim.attempt), Some(claim.token));
             let transaction = connection.transaction().await?;
-            let ended = end(&transaction, claim.id, owner, None, expired_grace_ms).await?;
+            let task = (&self.keys, claim.id);
+            let ended = end(&transaction, task, owner, None, expired_grace_ms).await?;
             transaction.commit().await?;
             if let Some((settled, outcome)) = ended {
                 self.metrics.ended(&settled.tool, outcome, settled.age);
@@ -197,7 +208,7 @@ impl Store {
 /// that reason; without, it keeps the task from ending.
 pub(crate) async fn end(
     transaction: &Transaction<'_>,
-    id: TaskId,
+    (keys, id): (&Keyring, TaskId),
     (attempt, token): (Option<i32>, Option<Uuid>),
     give_up: Option<&str>,
     expired_grace_ms: i64,
@@ -209,6 +220,7 @@ pub(crate) async fn end(
     let Some(locked) = locked else {
         return Ok(None);
     };
+    let key = keys.of(id, &locked);
     if let Some(why) = give_up {
         let statement = transaction.prepare_cached(sql!("give_up_undos")).await?;
         transaction
@@ -224,6 +236,7 @@ pub(crate) async fn end(
                 step: row.get("key"),
                 error: row
                     .get::<_, Option<String>>("undo_error")
+                    .map(|error| key.open_text(error))
                     .unwrap_or_default(),
             }),
             _ => return Ok(None),
@@ -232,7 +245,17 @@ pub(crate) async fn end(
     let stop_reason = locked.get::<_, Option<&str>>("stop_reason");
     let end = match locked.get("pending_status") {
         "cancelled" => cancelled(&failures, stop_reason),
-        _ => failed(&row::bytes(&locked, "error").unwrap_or_default(), &failures),
+        _ => {
+            let error = locked.get::<_, Option<&[u8]>>("error").unwrap_or_default();
+            failed(&key.open_error(error)?, &failures)
+        }
+    };
+    let error = end.error.as_deref();
+    let error = error.map(|error| key.seal_error(error)).transpose()?;
+    let message = text(&end.message);
+    let message = match end.status {
+        "cancelled" => message,
+        _ => key.seal_text("tasks.status_message", &message),
     };
     let statement = transaction.prepare_cached(sql!("undone")).await?;
     let rows = transaction
@@ -241,8 +264,8 @@ pub(crate) async fn end(
             &[
                 &id.as_uuid(),
                 &end.status,
-                &end.error,
-                &text(&end.message),
+                &error.as_deref(),
+                &message,
                 &expired_grace_ms,
             ],
         )
@@ -258,6 +281,10 @@ pub(crate) async fn end(
         age: millis(locked.get("age_ms")),
     };
     Ok((rows > 0).then_some((settled, end.status)))
+}
+
+fn opened(key: &RowKey, place: Place<'_>, stored: Option<&[u8]>) -> Result<Bytes, Error> {
+    Ok(key.open_some(place, stored)?.unwrap_or_default())
 }
 
 fn cancelled(failures: &[Failure], stop_reason: Option<&str>) -> End {

@@ -50,6 +50,7 @@ pub(crate) async fn run(parts: Parts) -> Swept {
     let rows = failures(&listed, unfetched);
     state.unfetched.tell(rows.0);
     state.unfetched_age.tell(rows.1);
+    state.sealed.tell(sealed(store).await?);
     // While Redis does not answer, nobody knows.
     let rows = unhinted.map(|unhinted| jobs(&listed, unhinted));
     let rows = rows.unwrap_or_default();
@@ -57,6 +58,16 @@ pub(crate) async fn run(parts: Parts) -> Swept {
     state.unhinted_age.tell(rows.1);
     show_streams(state, streams.map(|(_, lanes)| lanes).unwrap_or_default());
     Ok(0)
+}
+
+/// How many tasks each key is needed for: those of the settings, and those that rows name.
+async fn sealed(store: &Store) -> Result<Rows, store::Error> {
+    let zeros = store.encryption_keys().into_iter();
+    let mut rows: Rows = zeros.map(|key| (vec![key], 0)).collect();
+    for sealed in store.sealed_by().await? {
+        rows.insert(vec![sealed.key], sealed.tasks);
+    }
+    Ok(rows)
 }
 
 type Lanes = Vec<(Lane, Standing)>;

@@ -8,6 +8,7 @@ pub(crate) mod holds;
 pub(crate) mod inputs;
 pub(crate) mod purge;
 pub(crate) mod requeue;
+pub(crate) mod rewrap;
 pub(crate) mod stopped;
 pub(crate) mod versions;
 

@@ -146,14 +146,9 @@ async fn begin(shared: &Arc<Shared>, judged: Box<Judged>, plan: Plan) -> Result<
     let id = shared.new_id();
     tracing::Span::current().record("task.id", tracing::field::display(id));
     let judged = Arc::new(*judged);
-    // Interest before the insert, so that no wake-up is missed; none where nobody waits.
-    let watch = match plan {
-        Plan::AtOnce(_) => None,
-        Plan::Hold(_) | Plan::Within(..) => Some(shared.queue.watch(id).await),
-    };
     let creating = create(Arc::clone(shared), Arc::clone(&judged), id, plan);
     let created = shared.tracker.spawn(creating.in_current_span()).await;
-    let (created, holding) = created.map_err(|error| Error::Bug(error.to_string()))??;
+    let (created, watch, holding) = created.map_err(|error| Error::Bug(error.to_string()))??;
     match (created, plan) {
         (Created::KeyReused, _) => Err(Error::KeyReused),
         (Created::New(task), Plan::AtOnce(reason)) if task.handed_out => {
@@ -189,11 +184,12 @@ async fn repeat(
     let Some(key) = judged.key.as_deref() else {
         return Err(refused);
     };
+    let key = (key, &judged.digest);
     let keyed = shared.store.find_keyed(principal, name, key).await?;
-    let Some((id, digest)) = keyed else {
+    let Some((id, is_same)) = keyed else {
         return Err(refused);
     };
-    if digest != judged.digest {
+    if !is_same {
         return Err(Error::KeyReused);
     }
     existing(shared, &judged, id, plan).await
@@ -206,7 +202,7 @@ async fn create(
     judged: Arc<Judged>,
     id: TaskId,
     plan: Plan,
-) -> Result<(Created, Holding), store::Error> {
+) -> Result<(Created, Option<Watch>, Holding), store::Error> {
     let spec = &judged.entry.tool.spec;
     let unanswered = match judged.key {
         Some(_) => Unanswered::Keep,
@@ -232,7 +228,15 @@ async fn create(
         handed_out: matches!(plan, Plan::AtOnce(_)),
         hint_epoch: shared.queue.epoch(id),
     };
-    let created = shared.store.create(&new).await?;
+    // Interest before the hint, so that no wake-up is missed; none where nobody waits.
+    let interest = async {
+        match plan {
+            Plan::AtOnce(_) => None,
+            Plan::Hold(_) | Plan::Within(..) => Some(shared.queue.watch(id).await),
+        }
+    };
+    let (created, watch) = tokio::join!(shared.store.create(&new), interest);
+    let created = created?;
     if let Created::New(task) = &created {
         let lane = Lane {
             tool: task.tool.clone(),
@@ -240,7 +244,7 @@ async fn create(
         };
         shared.hint(&lane, id).await;
     }
-    Ok((created, holding))
+    Ok((created, watch, holding))
 }
 
 /// A repeat by key waits for the same task as the first call.

@@ -1,5 +1,6 @@
 //! `mcp-tasks audit`: what operators did.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use protocol::TaskId;
@@ -47,9 +48,31 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
         };
         let audits = desk.store.audits(filter).await?;
         let rows: Vec<Value> = audits.iter().map(|audit| row(audit, desk.output)).collect();
-        desk.rows(&["at", "operator", "command", "target", "tasks"], &rows);
+        desk.rows(
+            &["at", "operator", "command", "target", "tasks", "outcome"],
+            &rows,
+        );
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What became of it: how many tasks with which outcome. Of an act on no task, what stands there is that it
+/// was begun.
+fn outcome(audit: &Audit) -> Option<String> {
+    if audit.tasks.is_empty() {
+        return None;
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for task in &audit.tasks {
+        *counts.entry(task.outcome.as_str()).or_default() += 1;
+    }
+    let counts = counts
+        .into_iter()
+        .map(|(outcome, count)| match audit.tasks.len() {
+            1 => outcome.to_owned(),
+            _ => format!("{count} {outcome}"),
+        });
+    Some(counts.collect::<Vec<_>>().join(", "))
 }
 
 /// In a table a number says enough of the tasks.
@@ -70,6 +93,7 @@ fn row(audit: &Audit, output: Output) -> Value {
         ("operator", json!(audit.operator)),
         ("command", json!(audit.command)),
         ("target", audit.target.clone()),
+        ("outcome", json!(outcome(audit))),
         (
             "tasks",
             match output {

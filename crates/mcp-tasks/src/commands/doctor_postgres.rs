@@ -48,6 +48,7 @@ pub async fn look(desk: &Desk, findings: &mut Findings) -> bool {
     let knows = pooler(desk, findings).await && schema(desk, findings).await;
     if knows {
         rights(desk, findings).await;
+        encryption(desk, findings).await;
     }
     clock(&facts, (began, ended), findings);
     durability(&facts, findings);
@@ -107,6 +108,51 @@ async fn rights(desk: &Desk, findings: &mut Findings) {
             );
         }
         Err(error) => findings.fail("rights", chain(&error), "look at the server"),
+    }
+}
+
+/// Whether the keys that rows need are here, and whether a rotation is over.
+async fn encryption(desk: &Desk, findings: &mut Findings) {
+    let store = desk.store.with_wait(PATIENCE);
+    let needed = match store.sealed_by().await {
+        Ok(needed) => needed,
+        Err(error) => return findings.fail("encryption", chain(&error), "look at the server"),
+    };
+    let keys = store.encryption_keys();
+    let rows =
+        |sealed: &store::SealedBy| format!("{} tasks need key {:?}", sealed.tasks, sealed.key);
+    for sealed in needed.iter().filter(|sealed| !sealed.here) {
+        findings.fail(
+            "encryption",
+            format!("{}, which encryption.keys lacks", rows(sealed)),
+            "they cannot be read or run until the key is there: add it again, at the end",
+        );
+    }
+    let first = keys.first();
+    let others = needed
+        .iter()
+        .filter(|sealed| sealed.here && Some(&sealed.key) != first);
+    let others: Vec<String> = others.map(rows).collect();
+    if !others.is_empty() {
+        findings.warn(
+            "encryption",
+            others.join("; "),
+            "a rotation is not over: cron wraps them by the first key, or run `mcp-tasks cron run rewrap`",
+        );
+    }
+    match first {
+        Some(_) if !desk.config.encryption.seal => {
+            findings.ok(
+                "encryption",
+                "keys open what is sealed; new tasks are not sealed",
+            );
+        }
+        Some(first) => findings.ok(
+            "encryption",
+            format!("new tasks are sealed with key {first:?}"),
+        ),
+        None if needed.is_empty() => findings.ok("encryption", "off"),
+        None => {}
     }
 }
 

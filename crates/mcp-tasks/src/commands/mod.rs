@@ -10,6 +10,7 @@ pub mod doctor_auth;
 mod doctor_fleet;
 mod doctor_postgres;
 mod doctor_redis;
+mod doctor_tools;
 pub mod gateway;
 pub mod health;
 pub mod migrate;
@@ -19,6 +20,7 @@ pub mod tasks;
 mod tasks_act;
 mod tasks_attempts;
 mod tasks_callbacks;
+mod tasks_erase;
 mod tasks_show;
 pub mod tools;
 pub mod tools_file;
@@ -53,7 +55,8 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 /// # Errors
 /// When the settings cannot be used, or the schema does not fit this binary.
 async fn neighbours(process: &Process, later: &[&'static str]) -> Result<(Store, Queue), Failure> {
-    let store = Store::new(process.config.postgres.clone(), &process.registry)?;
+    let store = Store::new(process.config.postgres.clone(), &process.registry)?
+        .with_encryption(&process.config.encryption);
     let queue = Queue::new(process.config.redis.clone(), &process.registry)?;
     let starting = process.health.check(SCHEMA);
     for name in later.iter().chain(&monitor::CHECKS) {

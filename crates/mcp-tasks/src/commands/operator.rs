@@ -100,7 +100,7 @@ pub fn run(
         postgres.pool_size = POOL;
         postgres.statement_timeout = postgres.statement_timeout.max(STATEMENT_TIMEOUT);
         let desk = Desk {
-            store: Store::new(postgres, &registry)?,
+            store: Store::new(postgres, &registry)?.with_encryption(&config.encryption),
             config,
             operator: options.name(),
             output: options.output,
@@ -137,6 +137,15 @@ fn place(url: &str) -> &str {
 }
 
 impl Desk {
+    /// Where to read; with `open`, what is sealed is shown as far as the settings have its keys.
+    pub fn reading(&self, open: bool) -> Store {
+        if open {
+            self.store.opening()
+        } else {
+            self.store.clone()
+        }
+    }
+
     /// Redis, if it is there.
     pub async fn queue(&self) -> Option<Queue> {
         let queue = Queue::new(self.config.redis.clone(), &self.registry).ok()?;
@@ -173,6 +182,14 @@ impl Desk {
     /// One JSON value.
     pub fn json(&self, value: &Value) {
         outln!("{value:#}");
+    }
+}
+
+/// So many tasks, as people say it.
+pub fn tasks(count: usize) -> String {
+    match count {
+        1 => "1 task".to_owned(),
+        more => format!("{more} tasks"),
     }
 }
 

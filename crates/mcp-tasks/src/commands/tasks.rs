@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use store::{TaskAct, TaskFilter, TaskSummary};
 
 use super::operator::{Desk, Options, at, at_maybe, object};
-use super::{Failure, operator, tasks_act, tasks_show};
+use super::{Failure, operator, tasks_act, tasks_erase, tasks_show};
 
 /// `mcp-tasks tasks …`.
 #[derive(Debug, clap::Subcommand)]
@@ -20,6 +20,9 @@ pub enum Command {
         /// At most so many.
         #[arg(long, default_value_t = 50)]
         limit: i64,
+        /// Also what tools said of tasks that are sealed, if the settings have their keys.
+        #[arg(long)]
+        open: bool,
         #[command(flatten)]
         operator: Options,
     },
@@ -27,6 +30,9 @@ pub enum Command {
     Show {
         /// The task.
         id: TaskId,
+        /// Also what tools said of a task that is sealed, if the settings have its key.
+        #[arg(long)]
+        open: bool,
         #[command(flatten)]
         operator: Options,
     },
@@ -44,6 +50,8 @@ pub enum Command {
     Requeue(Touch),
     /// End the time of tasks: live ones fail, of finished ones a tombstone stays.
     Expire(Touch),
+    /// Erase everything that is kept of a principal: its tasks, and its name.
+    Erase(tasks_erase::Erase),
 }
 
 /// Which tasks. Everything that is given must hold.
@@ -140,23 +148,29 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::List {
             filter,
             limit,
+            open,
             operator,
         } => operator::run(&operator, true, async |desk| {
-            list(desk, &filter, limit).await
+            list(desk, &filter, (limit, open)).await
         }),
-        Command::Show { id, operator } => operator::run(&operator, true, async |desk| {
-            tasks_show::show(desk, id).await
+        Command::Show { id, open, operator } => operator::run(&operator, true, async |desk| {
+            tasks_show::show(desk, (id, open)).await
         }),
         Command::Cancel(touch) => tasks_act::run(TaskAct::Cancel, &touch, false),
         Command::Retry { force, touch } => tasks_act::run(TaskAct::Retry, &touch, force),
         Command::Requeue(touch) => tasks_act::run(TaskAct::Requeue, &touch, false),
         Command::Expire(touch) => tasks_act::run(TaskAct::Expire, &touch, false),
+        Command::Erase(erase) => tasks_erase::run(&erase),
     }
 }
 
-async fn list(desk: &Desk, filter: &Filter, limit: i64) -> Result<ExitCode, Failure> {
+async fn list(
+    desk: &Desk,
+    filter: &Filter,
+    (limit, open): (i64, bool),
+) -> Result<ExitCode, Failure> {
     let tasks = desk
-        .store
+        .reading(open)
         .list_tasks(&filter.for_store(), None, (None, limit))
         .await?;
     let rows: Vec<Value> = tasks.iter().map(row).collect();

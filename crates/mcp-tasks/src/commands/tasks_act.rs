@@ -135,9 +135,9 @@ impl Acting<'_> {
                 return Ok(ExitCode::SUCCESS);
             }
             return Err(format!(
-                "{} of {} tasks: look at them with --dry-run, then say --yes",
+                "{} of {}: look with --dry-run, then say --yes",
                 self.act.as_str(),
-                found.len()
+                operator::tasks(found.len())
             )
             .into());
         }
@@ -293,7 +293,7 @@ impl Acting<'_> {
 
     /// On standard error: standard output is for the rows.
     fn sum(&self, what: &str, count: usize) {
-        eprintln!("{what}: {count} tasks");
+        eprintln!("{what}: {}", operator::tasks(count));
     }
 }
 

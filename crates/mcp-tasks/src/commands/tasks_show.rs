@@ -19,8 +19,8 @@ const AUDITS: i64 = 100;
 ///
 /// # Errors
 /// When nothing is known of it.
-pub async fn show(desk: &Desk, id: TaskId) -> Result<ExitCode, Failure> {
-    let store = &desk.store;
+pub async fn show(desk: &Desk, (id, open): (TaskId, bool)) -> Result<ExitCode, Failure> {
+    let store = &desk.reading(open);
     let task = store.show_task(id).await?;
     let tombstone = match task {
         Some(_) => None,

@@ -5,6 +5,7 @@
 mod collector;
 mod collectors;
 mod commands;
+mod leaks;
 mod life;
 mod secrets;
 mod stack;

@@ -3,9 +3,10 @@
 -- acknowledged or after it was seen. Not allowed = stop (or lost). The step is journaled as
 -- started before it acts. Repeatable by the same act's token; a repeat that arrives after the
 -- step has finished (its connection was slow to die) opens nothing.
+-- `coalesce`: by id, and never by an index of what is live, which is taken for small after a quiet hour.
 WITH t AS MATERIALIZED (
     SELECT id FROM tasks
-    WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running'
+    WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND coalesce(phase, '') = 'running'
       AND stop_requested_at IS NULL AND (expires_at IS NULL OR expires_at > now())
       AND (open_step IS NULL OR open_step = $4)
     FOR NO KEY UPDATE

@@ -9,9 +9,10 @@
 -- exact under the lock of lock_slots.sql, which the caller then holds. Undoing needs no slot.
 -- The end of an attempt that was lost is written down; what is read of it before the row is locked is
 -- used only if that attempt is still the last one.
+-- `coalesce`: by id, and never by an index of what is live, which is taken for small after a quiet hour.
 WITH lost AS (
     SELECT attempt, claimed_by, claimed_at, lease_until, phase = 'undoing' AS undoing FROM tasks
-    WHERE id = $1 AND phase IN ('running', 'undoing') AND lease_until < now() AND claim_token <> $5
+    WHERE id = $1 AND coalesce(phase, '') IN ('running', 'undoing') AND lease_until < now() AND claim_token <> $5
 ), claimed AS (
     UPDATE tasks t SET
         phase = CASE WHEN t.phase = 'undoing' THEN 'undoing' ELSE 'running' END,
@@ -27,12 +28,12 @@ WITH lost AS (
         asleep = false,
         tool_version = CASE WHEN t.journaled THEN t.tool_version ELSE $3 END
     WHERE t.id = $1 AND t.tool = $2 AND (NOT t.journaled OR t.tool_version = ANY($4::int[]))
-      AND ((t.phase = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL
+      AND ((coalesce(t.phase, '') = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL
             AND (t.expires_at IS NULL OR t.expires_at > now())
             AND NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = t.tool AND p.jobs))
-        OR (t.phase IN ('running', 'undoing') AND t.lease_until IS NOT NULL AND t.claim_token = $5)
-        OR (t.phase = 'undoing' AND t.lease_until IS NULL AND t.run_at <= now())
-        OR (t.phase IN ('running', 'undoing') AND t.lease_until < now()
+        OR (coalesce(t.phase, '') IN ('running', 'undoing') AND t.lease_until IS NOT NULL AND t.claim_token = $5)
+        OR (coalesce(t.phase, '') = 'undoing' AND t.lease_until IS NULL AND t.run_at <= now())
+        OR (coalesce(t.phase, '') IN ('running', 'undoing') AND t.lease_until < now()
             AND (t.phase = 'undoing' OR (t.stop_requested_at IS NULL AND NOT t.lost_fails
                 AND (t.expires_at IS NULL OR t.expires_at > now()) AND t.tries + 1 < t.tries_max
                 AND NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = t.tool AND p.jobs)))
@@ -47,7 +48,7 @@ WITH lost AS (
                     AND pg_postmaster_start_time() < now() - $7 * interval '1 millisecond')))))
     RETURNING t.id, t.queue, t.issuer, t.subject, t.tenant, t.tool, t.tool_version, t.attempt, t.tries, t.tries_max,
         t.arguments, t.client_capabilities, t.offered_responses, t.trace_context, t.journaled, t.open_step,
-        t.handed_out_at IS NOT NULL AS handed_out, t.rounds, t.status_message, t.phase = 'undoing' AS undoing,
+        t.handed_out_at IS NOT NULL AS handed_out, t.rounds, t.status_message, t.data_key, t.sealed_by, t.phase = 'undoing' AS undoing,
         greatest(t.work_ms_max - t.work_ms_used, 0) AS work_ms_left,
         (extract(epoch FROM now() - t.run_at) * 1000)::bigint AS waited_ms,
         (extract(epoch FROM now() - t.created_at) * 1000)::bigint AS age_ms

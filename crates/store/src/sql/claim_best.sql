@@ -86,7 +86,7 @@ WITH RECURSIVE hinted AS MATERIALIZED (
     FROM best b WHERE t.id = b.id AND b.sure AND t.phase = 'queued'
     RETURNING t.id, t.queue, t.issuer, t.subject, t.tenant, t.tool, t.tool_version, t.attempt, t.tries, t.tries_max,
         t.arguments, t.client_capabilities, t.offered_responses, t.trace_context, t.journaled, t.open_step,
-        t.handed_out_at IS NOT NULL AS handed_out, t.rounds, t.status_message, false AS undoing,
+        t.handed_out_at IS NOT NULL AS handed_out, t.rounds, t.status_message, t.data_key, t.sealed_by, false AS undoing,
         greatest(t.work_ms_max - t.work_ms_used, 0) AS work_ms_left,
         (extract(epoch FROM now() - t.run_at) * 1000)::bigint AS waited_ms,
         (extract(epoch FROM now() - t.created_at) * 1000)::bigint AS age_ms

@@ -1,10 +1,20 @@
--- I1, I7. One statement, one commit: the key's row first, so that two racing calls meet at
--- its primary key and the loser waits for the winner's commit; the task only if the key is
--- new (or there is none). No row back means: the key exists, or this very insert was
--- committed before and its reply was lost; existing.sql tells which.
-WITH k AS (
+-- I1, I7. Many tasks of many callers in one statement and one commit. The key's row first, so that
+-- two racing calls meet at its primary key and the loser waits for the winner's commit; the task only
+-- if the key is new (or there is none). No row back for a task means: its key exists, also within this
+-- very statement, or it was committed before and the reply was lost; existing.sql tells which.
+-- Keys are written in their order, so that two statements with the same keys never wait for each other.
+WITH v AS MATERIALIZED (
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::text[],
+        $8::smallint[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[], $14::text[],
+        $15::text[], $16::bigint[], $17::bigint[], $18::int[], $19::bigint[], $20::bigint[], $21::bool[],
+        $22::text[], $23::bool[], $24::bigint[], $25::bytea[], $26::text[])
+    AS v(id, issuer, subject, tenant, tool, tool_version, queue, priority, arguments, arguments_digest,
+        client_capabilities, offered_responses, trace_context, key, status_message, ttl_ms, ttl_ms_max,
+        tries_max, work_ms_max, hold_ms, handed_out, hint_epoch, lost_fails, alert_after_ms, data_key, sealed_by)
+), k AS (
     INSERT INTO idempotency_keys (issuer, subject, tool, key, task_id, arguments_digest, created_at)
-    SELECT $2, $3, $5, $14::text, $1, $10, now() WHERE $14::text IS NOT NULL
+    SELECT v.issuer, v.subject, v.tool, v.key, v.id, v.arguments_digest, now() FROM v WHERE v.key IS NOT NULL
+    ORDER BY v.issuer, v.subject, v.tool, v.key
     ON CONFLICT DO NOTHING
     RETURNING task_id
 ), t AS (
@@ -12,13 +22,16 @@ WITH k AS (
         id, issuer, subject, tenant, tool, tool_version, queue, priority,
         arguments, arguments_digest, client_capabilities, offered_responses, trace_context,
         idempotency_key, status_message, created_at, last_updated_at, expires_at, ttl_ms_max,
-        phase, run_at, tries_max, work_ms_max, held_until, handed_out_at, hinted_at, hint_epoch, lost_fails, alert_after_ms)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-        $15, n.at, n.at, n.at + $16::bigint * interval '1 millisecond', $17,
-        'queued', now(), $18, $19, now() + $20::bigint * interval '1 millisecond',
-        CASE WHEN $21 THEN now() END, CASE WHEN $22::text IS NOT NULL THEN now() END, $22, $23, $24
-    FROM (SELECT date_trunc('milliseconds', now()) AS at) n
-    WHERE $14::text IS NULL OR EXISTS (SELECT FROM k)
+        phase, run_at, tries_max, work_ms_max, held_until, handed_out_at, hinted_at, hint_epoch, lost_fails, alert_after_ms,
+        data_key, sealed_by)
+    SELECT v.id, v.issuer, v.subject, v.tenant, v.tool, v.tool_version, v.queue, v.priority,
+        v.arguments, v.arguments_digest, v.client_capabilities, v.offered_responses, v.trace_context,
+        v.key, v.status_message, n.at, n.at, n.at + v.ttl_ms * interval '1 millisecond', v.ttl_ms_max,
+        'queued', now(), v.tries_max, v.work_ms_max, now() + v.hold_ms * interval '1 millisecond',
+        CASE WHEN v.handed_out THEN now() END, CASE WHEN v.hint_epoch IS NOT NULL THEN now() END,
+        v.hint_epoch, v.lost_fails, v.alert_after_ms, v.data_key, v.sealed_by
+    FROM v, (SELECT date_trunc('milliseconds', now()) AS at) n
+    WHERE v.key IS NULL OR v.id IN (SELECT k.task_id FROM k)
     ON CONFLICT (id) DO NOTHING
     RETURNING *
 )
@@ -26,5 +39,5 @@ SELECT t.id, t.tool, t.tool_version, t.status, t.status_message, t.created_at, t
        (extract(epoch FROM t.expires_at - t.created_at) * 1000)::bigint AS ttl_ms,
        t.input_requests, t.result, t.error, t.phase, t.stop_reason, t.parked_for, t.rounds,
        t.first_fetched_at IS NOT NULL AS fetched, t.handed_out_at IS NOT NULL AS handed_out,
-       t.idempotency_key IS NOT NULL AS keyed
+       t.idempotency_key IS NOT NULL AS keyed, t.data_key, t.sealed_by
 FROM t

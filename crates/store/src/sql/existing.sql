@@ -5,6 +5,6 @@ SELECT k.arguments_digest AS key_digest, t.id, t.tool, t.tool_version, t.status,
        (extract(epoch FROM t.expires_at - t.created_at) * 1000)::bigint AS ttl_ms,
        t.input_requests, t.result, t.error, t.phase, t.stop_reason, t.parked_for, t.rounds,
        t.first_fetched_at IS NOT NULL AS fetched, t.handed_out_at IS NOT NULL AS handed_out,
-       t.idempotency_key IS NOT NULL AS keyed
+       t.idempotency_key IS NOT NULL AS keyed, t.data_key, t.sealed_by
 FROM idempotency_keys k JOIN tasks t ON t.id = k.task_id
 WHERE k.issuer = $1 AND k.subject = $2 AND k.tool = $3 AND k.key = $4

@@ -1,9 +1,10 @@
 -- I3, I4. The step acted: keep its output, so that no replay acts again, and what undoes it, in
 -- case the task does not complete. Allowed after a stop was requested (it did happen).
 -- Repeatable by the same act's token.
+-- `coalesce`: by id, and never by an index of what is live, which is taken for small after a quiet hour.
 WITH t AS MATERIALIZED (
     SELECT id FROM tasks
-    WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running'
+    WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND coalesce(phase, '') = 'running'
     FOR NO KEY UPDATE
 ), s AS (
     UPDATE steps SET

@@ -2,7 +2,7 @@
 -- No payload but an error's reason. Pages go on before an id ($9). Asked for retrying, it says why that is
 -- refused without force.
 SELECT id, issuer, subject, tenant, tool, tool_version, status, phase, status_message,
-       created_at, run_at, finished_at, expires_at, lease_until, attempt, tries, tries_max, claimed_by,
+       data_key, sealed_by, created_at, run_at, finished_at, expires_at, lease_until, attempt, tries, tries_max, claimed_by,
        stop_reason, last_error, first_fetched_at IS NOT NULL AS fetched, handed_out_at IS NOT NULL AS handed_out,
        (extract(epoch FROM now() - created_at))::bigint AS age_s,
        (extract(epoch FROM run_at - now()))::bigint AS due_in_s,

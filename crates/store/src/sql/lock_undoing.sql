@@ -1,6 +1,6 @@
 -- The task whose undoing may be over; whoever comes second waits here. Its owner names attempt
 -- and token; cron (both NULL) may only end what nobody owns.
-SELECT pending_status, error, stop_reason, tool, tool_version,
+SELECT pending_status, error, stop_reason, tool, tool_version, data_key, sealed_by,
        (extract(epoch FROM now() - created_at) * 1000)::bigint AS age_ms
 FROM tasks
 WHERE id = $1 AND phase = 'undoing'

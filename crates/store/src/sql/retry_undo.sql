@@ -9,7 +9,7 @@ WITH mine AS (
     RETURNING id, attempt, claimed_by
 ), archived AS (
     INSERT INTO attempts (task_id, attempt, worker, undoing, claimed_at, ended_at, how, reason)
-    SELECT t.id, t.attempt, t.claimed_by, true, mine.claimed_at, now(), 'retried', left($5, 200) FROM t, mine
+    SELECT t.id, t.attempt, t.claimed_by, true, mine.claimed_at, now(), 'retried', $7 FROM t, mine
     ON CONFLICT DO NOTHING
 )
 UPDATE steps SET undo_state = 'pending', undo_error = $5

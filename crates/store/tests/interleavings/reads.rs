@@ -2,11 +2,13 @@
 //! whoever was let down is told so.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use shuttle::future::{block_on, spawn, yield_now};
 
-use crate::batch::{Batches, Limits};
+use crate::batch::{Asked, Batches, Limits};
 
 /// Orders of each scenario and of each kind; a few seconds in all.
 const ORDERS: usize = 300;
@@ -43,10 +45,18 @@ struct Scenario {
 const ONE_BY_ONE: Limits = Limits {
     batch_max: 2,
     in_flight_max: 1,
+    waiting_max: 100,
+};
+/// No more than one waits while another is asked.
+const NARROW: Limits = Limits {
+    batch_max: 1,
+    in_flight_max: 1,
+    waiting_max: 1,
 };
 const TWO_AT_ONCE: Limits = Limits {
     batch_max: 2,
     in_flight_max: 2,
+    waiting_max: 100,
 };
 
 fn answer(question: u32) -> u32 {
@@ -119,23 +129,35 @@ fn run(scenario: Scenario) {
         let found = block_on(caller).unwrap();
         let fate = seen.lock().unwrap().fates.get(&question).copied();
         match found {
-            Some(found) => {
+            Asked::Answered(found) => {
                 assert_eq!(found, answer(question), "somebody else's answer");
                 assert_eq!(fate, Some(Fate::Answered));
             }
-            None => assert!(
+            Asked::Alone => assert!(
                 matches!(fate, Some(Fate::Failed | Fate::Dropped)),
                 "question {question} was given up though its round trip is {fate:?}"
             ),
+            Asked::Full => {
+                assert!(
+                    scenario.callers as usize > scenario.limits.waiting_max,
+                    "question {question} was shed though there was room"
+                );
+                assert_eq!(fate, None, "question {question} was shed, and asked");
+            }
         }
     }
     for caller in callers {
         let _ = block_on(caller);
     }
     // Every turn came back.
-    let last = (100..).take(scenario.limits.in_flight_max).map(ask);
+    let last = scenario
+        .limits
+        .in_flight_max
+        .min(scenario.limits.waiting_max);
+    let last = (100..).take(last).map(ask);
     for caller in last.collect::<Vec<_>>() {
-        assert!(block_on(caller).unwrap().is_some() || scenario.failing.is_some());
+        let found = block_on(caller).unwrap();
+        assert!(matches!(found, Asked::Answered(_)) || scenario.failing.is_some());
     }
     assert_eq!(seen.lock().unwrap().in_flight, 0);
 }
@@ -160,7 +182,7 @@ fn a_lone_question_is_asked_at_once_and_alone() {
             let batches = Batches::<u32, u32>::new(scenario.limits);
             let found =
                 block_on(batches.ask(7, |questions| round_trip(scenario, &seen, questions)));
-            assert_eq!(found, Some(answer(7)));
+            assert_eq!(found, Asked::Answered(answer(7)));
             assert_eq!(seen.lock().unwrap().trips, 1);
         },
         None,
@@ -207,4 +229,59 @@ fn a_round_trip_that_fails_lets_nobody_wait() {
             });
         }
     }
+}
+
+#[test]
+fn what_finds_no_room_is_shed_and_not_asked() {
+    for (callers, leaving) in [(2, 0), (4, 0), (4, 2)] {
+        explore(Scenario {
+            limits: NARROW,
+            callers,
+            leaving,
+            failing: None,
+        });
+    }
+}
+
+/// Goes on as far as it can without waiting.
+async fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context))).await
+}
+
+/// Whoever went away before the own turn leaves nothing behind: it is not asked for, and takes nobody's
+/// place.
+#[test]
+fn who_went_away_before_the_own_turn_is_not_asked_for() {
+    shuttle::check_dfs(
+        || {
+            let asked = Arc::new(Mutex::new(Vec::<u32>::new()));
+            let batches = Batches::<u32, u32>::new(NARROW);
+            let ask = |question: u32| {
+                let (batches, asked) = (batches.clone(), Arc::clone(&asked));
+                async move {
+                    let round_trip = async |questions: Vec<u32>| {
+                        asked.lock().unwrap().extend(&questions);
+                        yield_now().await;
+                        Ok::<_, ()>(questions.into_iter().map(answer).collect())
+                    };
+                    batches.ask(question, round_trip).await
+                }
+            };
+            block_on(async {
+                let mut leader = Box::pin(ask(1));
+                assert!(poll(&mut leader).await.is_pending());
+                let mut gone = Box::pin(ask(2));
+                assert!(poll(&mut gone).await.is_pending());
+                let mut shed = Box::pin(ask(3));
+                assert_eq!(poll(&mut shed).await, Poll::Ready(Asked::Full));
+                drop(gone);
+                let mut next = Box::pin(ask(4));
+                assert!(poll(&mut next).await.is_pending());
+                assert_eq!(leader.await, Asked::Answered(answer(1)));
+                assert_eq!(next.await, Asked::Answered(answer(4)));
+            });
+            assert_eq!(*asked.lock().unwrap(), [1, 4]);
+        },
+        None,
+    );
 }

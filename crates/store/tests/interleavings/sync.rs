@@ -66,6 +66,10 @@ pub(crate) mod oneshot {
             slot.value = Some(value);
             Ok(())
         }
+
+        pub(crate) fn is_closed(&self) -> bool {
+            self.0.lock().unwrap().receiver_gone
+        }
     }
 
     impl<T> Drop for Sender<T> {

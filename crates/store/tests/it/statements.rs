@@ -11,7 +11,7 @@ fn src() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-fn files() -> Vec<(String, String)> {
+pub fn files() -> Vec<(String, String)> {
     let mut files: Vec<_> = std::fs::read_dir(src().join("sql"))
         .unwrap()
         .map(|entry| {
@@ -86,6 +86,7 @@ const ON_AN_INDEX: &[&str] = &[
     "keep_waiting",
     "list_owned",
     "lock_called",
+    "lock_for_answer",
     "lock_running",
     "lock_task",
     "lock_unanswered",

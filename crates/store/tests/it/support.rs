@@ -8,8 +8,8 @@ use harness::postgres::Database;
 use protocol::TaskId;
 use serde_json::value::RawValue;
 use store::{
-    Begin, Claim, ClaimRequest, Config, Created, Lookup, NewTask, Parked, ParkedFor, Permit,
-    Principal, Question, StepSpec, Store, Task, ToolPolicy,
+    Begin, Claim, ClaimRequest, Config, Created, Encryption, EncryptionKey, Lookup, NewTask,
+    Parked, ParkedFor, Permit, Principal, Question, StepSpec, Store, Task, ToolPolicy,
 };
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
@@ -41,8 +41,26 @@ pub fn config(url: &str) -> Config {
     }
 }
 
+/// With `STORE_TESTS=sealed` everything is sealed: every test of this suite holds then as well.
 pub fn store(config: Config) -> Store {
-    Store::new(config, &telemetry::Registry::new()).unwrap()
+    let store = Store::new(config, &telemetry::Registry::new()).unwrap();
+    match std::env::var("STORE_TESTS").as_deref() {
+        Ok("sealed") => store.with_encryption(&encryption(&["new", "old"])),
+        _ => store,
+    }
+}
+
+/// Settings with these keys, the first of which seals.
+pub fn encryption(ids: &[&str]) -> Encryption {
+    let key = |id: &&str| EncryptionKey {
+        id: (*id).to_owned(),
+        key: format!("{:02x}", id.bytes().fold(0_u8, u8::wrapping_add)).repeat(32),
+        key_file: None,
+    };
+    Encryption {
+        keys: ids.iter().map(key).collect(),
+        seal: true,
+    }
 }
 
 pub fn task_id() -> TaskId {

@@ -1,0 +1,128 @@
+//! `mcp-tasks tasks erase`: everything that is kept of one principal goes, its name included.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use store::{Act, Touched, Traces, pseudonym};
+use uuid::Uuid;
+
+use super::Failure;
+use super::operator::{self, Desk, Options, object};
+
+/// Tasks of one statement.
+const BATCH: i64 = 200;
+/// Between two looks at what still runs.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Whom to erase.
+#[derive(Debug, clap::Args)]
+pub struct Erase {
+    /// Issuer and subject of the principal's tokens, as `tasks list` shows them.
+    #[arg(long, num_args = 2, value_names = ["ISSUER", "SUBJECT"], required = true)]
+    principal: Vec<String>,
+    /// Do it; otherwise it is only shown what there is.
+    #[arg(long)]
+    yes: bool,
+    /// How long running work may take to stop.
+    #[arg(long, value_parser = humantime::parse_duration, default_value = "60s")]
+    wait: Duration,
+    #[command(flatten)]
+    operator: Options,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When Postgres cannot be asked.
+pub fn run(erase: &Erase) -> Result<ExitCode, Failure> {
+    let [issuer, subject] = erase.principal.as_slice() else {
+        return Err("--principal takes an issuer and a subject".into());
+    };
+    let principal = (issuer.as_str(), subject.as_str());
+    operator::run(&erase.operator, true, async |desk| {
+        let before = desk.store.traces(issuer, subject).await?;
+        if !erase.yes {
+            tell(desk, &before);
+            eprintln!("nothing was erased: say --yes");
+            return Ok(ExitCode::SUCCESS);
+        }
+        all(desk, principal, erase.wait).await
+    })
+}
+
+async fn all(
+    desk: &Desk,
+    (issuer, subject): (&str, &str),
+    wait: Duration,
+) -> Result<ExitCode, Failure> {
+    let store = &desk.store;
+    let audit = Uuid::new_v4();
+    // Its name would stay in the trail of its own erasure.
+    let target = json!({ "principal": pseudonym(issuer, subject) });
+    let by = (desk.operator.as_str(), "tasks erase");
+    store.audit(audit, by, &target).await?;
+    let queue = desk.queue().await;
+    let began = Instant::now();
+    let mut erased = 0;
+    let live = loop {
+        let live = store.live_of(issuer, subject, BATCH).await?;
+        for (id, _) in live.iter().filter(|(_, stopping)| !stopping) {
+            let act = Act {
+                audit,
+                operator: &desk.operator,
+                id: *id,
+            };
+            let touched = store.operator_cancel(act).await?;
+            match (&touched, &queue) {
+                (Touched::Stopping, Some(queue)) => queue.stop(*id).await,
+                (Touched::Ended, Some(queue)) => queue.wake(*id).await,
+                (Touched::Undoing { tool, version }, Some(redis)) => {
+                    let lane = queue::Lane {
+                        tool: tool.clone(),
+                        version: *version,
+                    };
+                    desk.hint(Some(redis), &lane, *id).await;
+                }
+                _ => {}
+            }
+        }
+        let gone = store.erase(audit, (issuer, subject), BATCH).await?;
+        erased += gone;
+        if gone > 0 || live.iter().any(|(_, stopping)| !stopping) {
+            continue;
+        }
+        if live.is_empty() || began.elapsed() > wait {
+            break live;
+        }
+        tokio::time::sleep(PAUSE).await;
+    };
+    store.erase_traces(issuer, subject).await?;
+    let left = store.traces(issuer, subject).await?;
+    tell(desk, &left);
+    eprintln!(
+        "erase: {}",
+        operator::tasks(usize::try_from(erased).unwrap_or(usize::MAX))
+    );
+    if left == Traces::default() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (id, _) in &live {
+        eprintln!("mcp-tasks: task {id} has not ended yet: it is told to stop");
+    }
+    eprintln!("mcp-tasks: not all is erased; run the same command again");
+    Ok(ExitCode::FAILURE)
+}
+
+fn tell(desk: &Desk, traces: &Traces) {
+    let row = object([
+        ("ended", json!(traces.ended)),
+        ("live", json!(traces.live)),
+        ("tombstones", json!(traces.tombstones)),
+        ("keys", json!(traces.keys)),
+        ("alerts", json!(traces.alerts)),
+        ("audits", json!(traces.audits)),
+    ]);
+    let columns = ["ended", "live", "tombstones", "keys", "alerts", "audits"];
+    desk.rows(&columns, &[row]);
+}

@@ -1,0 +1,89 @@
+//! What concurrent callers of one process ask of Postgres together, and what becomes of one who is
+//! let down.
+//!
+//! All of it is safe to ask again: ids and tokens are chosen before the first try. So a caller whose
+//! round trip failed asks alone, and of many only the one whose question is at fault gets its error.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use protocol::TaskId;
+
+use crate::batch::{Asked, Batches, Limits};
+use crate::claim::{Claim, Due};
+use crate::create_rows::Row;
+use crate::settle::Finished;
+use crate::task::{Principal, Task};
+use crate::{Error, Lookup, Store};
+
+/// More connections at once would make the sum slower, not faster. As many may wait as one process can
+/// hold open, with room to spare; they cost some hundred bytes each.
+const TOGETHER: Limits = Limits {
+    batch_max: 64,
+    in_flight_max: 2,
+    waiting_max: 32 * 1024,
+};
+
+/// Whoever asks for others may use its last try to the end.
+const LEADER_LATE: Duration = Duration::from_secs(1);
+
+/// Those who ask together, by what they ask.
+#[derive(Clone)]
+pub(crate) struct Together {
+    pub(crate) reads: Batches<(Principal, TaskId), Lookup>,
+    pub(crate) creates: Batches<Arc<Row>, Option<Task>>,
+    pub(crate) claims: Batches<Arc<Due>, Option<Claim>>,
+    pub(crate) results: Batches<Arc<Finished>, Option<Duration>>,
+}
+
+impl Together {
+    pub(crate) fn new() -> Self {
+        Self {
+            reads: Batches::new(TOGETHER),
+            creates: Batches::new(TOGETHER),
+            claims: Batches::new(TOGETHER),
+            results: Batches::new(TOGETHER),
+        }
+    }
+}
+
+/// Too many wait for Postgres.
+#[derive(Debug, thiserror::Error)]
+#[error("too many callers of this process wait for postgres")]
+struct Crowded;
+
+impl Store {
+    /// The answer to a question, asked together with those that wait beside it. `None`: ask alone, in the
+    /// time that is left.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when too many wait.
+    pub(crate) async fn together<Q, A, F>(
+        &self,
+        operation: &'static str,
+        batches: &Batches<Q, A>,
+        question: Q,
+        round_trip: impl Fn(Vec<Q>) -> F,
+    ) -> Result<Option<A>, Error>
+    where
+        F: Future<Output = Result<Vec<A>, Error>>,
+    {
+        let asking = batches.ask(question, |questions: Vec<Q>| {
+            self.metrics.together(operation, questions.len());
+            round_trip(questions)
+        });
+        // In an outage whoever came before has its own time first; ours does not begin after it.
+        let patience = self.wait_max + LEADER_LATE;
+        match tokio::time::timeout(patience, asking).await {
+            Ok(Asked::Answered(answer)) => Ok(Some(answer)),
+            // Whoever asked for us failed or was dropped, or it took too long.
+            Ok(Asked::Alone) | Err(_) => Ok(None),
+            Ok(Asked::Full) => Err(Error::Unavailable(Box::new(Crowded))),
+        }
+    }
+
+    /// What is left of a caller's time that began then.
+    pub(crate) fn time_left(&self, started: Instant) -> Duration {
+        self.wait_max.saturating_sub(started.elapsed())
+    }
+}
