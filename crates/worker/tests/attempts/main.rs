@@ -10,6 +10,7 @@ mod kit;
 mod kit_life;
 mod lanes;
 mod losses;
+mod principals;
 mod retries;
 mod sizes;
 mod stops;
