@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use http::Uri;
 use tokio::net::TcpStream;
 use tools::upstream::UpstreamConfig;
 
@@ -54,17 +53,11 @@ pub async fn look(desk: &Desk, findings: &mut Findings) {
 async fn knock(config: &UpstreamConfig) -> Result<String, String> {
     match (&config.url, &config.command) {
         (Some(url), _) => {
-            let uri: Uri = url.parse().map_err(|_| format!("{url:?} is no URL"))?;
-            let host = uri.host().unwrap_or_default();
+            let (host, port) = address(url).ok_or_else(|| "its url names no host".to_owned())?;
             let bare = host.trim_start_matches('[').trim_end_matches(']');
-            let usual = if uri.scheme_str() == Some("https") {
-                443
-            } else {
-                80
-            };
-            let address = (bare, uri.port_u16().unwrap_or(usual));
+            let address = (bare, port);
             // Without the rest: a path may hold what is nobody's business.
-            let shown = format!("{host}:{}", address.1);
+            let shown = format!("{host}:{port}");
             match tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await {
                 Ok(Ok(_)) => Ok(format!("{shown} takes connections")),
                 Ok(Err(error)) => Err(format!("{shown} cannot be reached: {error}")),
@@ -79,5 +72,37 @@ async fn knock(config: &UpstreamConfig) -> Result<String, String> {
             }
         }
         (None, None) => Err("has neither url nor command".to_owned()),
+    }
+}
+
+/// Host and port of a URL.
+fn address(url: &str) -> Option<(&str, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let usual = if scheme == "https" { 443 } else { 80 };
+    match authority.rsplit_once(':') {
+        // Within brackets a colon is the address's own.
+        Some((host, port)) if !port.ends_with(']') => Some((host, port.parse().ok()?)),
+        _ => (!authority.is_empty()).then_some((authority, usual)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        for (url, expected) in [
+            ("http://a.example/mcp", Some(("a.example", 80))),
+            ("https://a.example:8443/mcp", Some(("a.example", 8443))),
+            ("https://[::1]/mcp", Some(("[::1]", 443))),
+            ("http://[::1]:1", Some(("[::1]", 1))),
+            ("http://a:b/", None),
+            ("http:///x", None),
+            ("a.example", None),
+        ] {
+            assert_eq!(address(url), expected, "{url}");
+        }
     }
 }
