@@ -76,11 +76,11 @@ async fn hints_and_messages_flow_over_all_servers() {
         let id = new_id();
         let mut changes = other.queue.watch(id).await;
         let mut stops = other.queue.watch_stop(id).await;
-        process.queue.wake(id).await;
         process.queue.progress(id, b"{}").await;
-        process.queue.stop(id).await;
         assert_eq!(event(&mut changes).await, Event::Progress("{}".into()));
+        process.queue.wake(id).await;
         assert_eq!(event(&mut changes).await, Event::Changed);
+        process.queue.stop(id).await;
         assert_eq!(event(&mut stops).await, Event::Changed);
     }
     let mut resource = other.queue.watch_resource("file:///a").await;
