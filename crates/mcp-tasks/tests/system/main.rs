@@ -31,6 +31,7 @@ mod postgres_restarted;
 mod postgres_sessions;
 mod postgres_unreachable;
 mod provided;
+mod redis_cluster;
 mod redis_connections;
 mod redis_evictions;
 mod redis_failover;
