@@ -14,6 +14,8 @@ use crate::metrics::Metrics;
 
 /// How often the worker's own clock is looked at.
 const CLOCK: Duration = Duration::from_millis(200);
+/// Between two heartbeats that were asked for: each writes the rows of all running jobs.
+const BEATS_APART: Duration = Duration::from_millis(50);
 /// A dropped tool is gone within this, unless it neither awaits nor returns.
 const DROPPED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -252,10 +254,14 @@ impl Leases {
         let interval = self.store.config().heartbeat;
         // A heartbeat that waits for longer than the next one is of no use.
         let store = self.store.with_wait(interval);
+        let mut last: Option<Instant> = None;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(interval) => {}
-                () = self.beat_now.notified() => {}
+                () = self.beat_now.notified() => {
+                    let since = last.map_or(BEATS_APART, |last| last.elapsed());
+                    tokio::time::sleep(BEATS_APART.saturating_sub(since)).await;
+                }
             }
             alive.beat();
             let jobs = self.all();
@@ -263,6 +269,7 @@ impl Leases {
                 continue;
             }
             let sent = Instant::now();
+            last = Some(sent);
             match store.heartbeat(jobs.iter().map(|job| &*job.claim)).await {
                 Ok(beats) => {
                     self.metrics.heartbeats.with_label_values(&["ok"]).inc();

@@ -22,6 +22,12 @@ const FALLBACK_PAUSE: Duration = Duration::from_secs(2);
 /// A worker without a free place says so often that it is alive: it has nothing to ask for.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
+/// Hints that are given back in one go, at most.
+const ENDED_MAX: usize = 64;
+/// Whoever asks to stop a job so young is heard so much later; most that are short have ended by then,
+/// and need nobody to listen for them.
+const LISTEN_AFTER: Duration = Duration::from_millis(20);
+
 /// What becomes of a hint. Only the reader can give it back.
 enum Returned {
     /// It has done its duty.
@@ -48,6 +54,7 @@ impl Puller {
         let mut looked = Instant::now();
         let mut jobs = JoinSet::new();
         let (done, mut finished) = tokio::sync::mpsc::unbounded_channel::<Returned>();
+        let mut ended = Vec::new();
         while !shutdown.is_cancelled() {
             while jobs.try_join_next().is_some() {}
             let free = slots.available_permits();
@@ -55,8 +62,10 @@ impl Puller {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                Some(returned) = finished.recv() => {
-                    give_back(&consumer, returned).await;
+                _ = finished.recv_many(&mut ended, ENDED_MAX) => {
+                    // Together: they share a round trip.
+                    let giving = ended.drain(..).map(|returned| give_back(&consumer, returned));
+                    futures::future::join_all(giving).await;
                     // Many that end one by one keep the read below from coming to its end.
                     if *connected.borrow() {
                         self.alive.beat();
@@ -284,6 +293,7 @@ fn give_back(consumer: &Consumer, returned: Returned) -> BoxFuture<'static, ()> 
 
 /// A stop is in the row; being told of it only makes it sooner than the next heartbeat.
 async fn listen(parts: &Parts, id: TaskId) {
+    tokio::time::sleep(LISTEN_AFTER).await;
     let mut watch = parts.queue.watch_stop(id).await;
     // One that came before we listened.
     parts.leases.beat_now();
