@@ -221,3 +221,87 @@ async fn subscriptions_of_a_principal() {
         .unwrap();
     drop((two, other));
 }
+
+/// Below, at and above what the process takes on, whoever it is for; and then there is room again.
+#[tokio::test]
+async fn subscriptions_of_all() {
+    let world = World::with(with(|limits| limits.listens_max = 2)).await;
+    let wanted = || json!({"toolsListChanged": true});
+    let open = async |name: &str| world.client(name).listen(wanted()).await;
+    let one = open("alice").await.unwrap();
+    let two = open("bob").await.unwrap();
+    let params = json!({"notifications": wanted()});
+    let carol = world.client("carol");
+    refused(
+        &send(&carol, "subscriptions/listen", params).await,
+        "subscriptions",
+    );
+    drop(one);
+    let again = async || open("carol").await.ok().map(drop);
+    harness::wait::until("a place is free", SOON, again)
+        .await
+        .unwrap();
+    drop(two);
+}
+
+#[tokio::test]
+async fn waiting_calls_of_all() {
+    let world = World::with(with(|limits| limits.held_calls_max = 2)).await;
+    let inline = |client: Client| async move {
+        let params = json!({"name": "inline", "arguments": {}});
+        send(&client, "tools/call", params).await
+    };
+    let tasks = tokio_util::task::TaskTracker::new();
+    let mut held = Vec::new();
+    for (name, count) in [("alice", 1.0), ("bob", 2.0)] {
+        held.push(tasks.spawn(inline(world.client(name))));
+        let waiting = async || world.metric("mcp_tasks_gateway_held_calls");
+        harness::wait::for_state("it waits", SOON, waiting, |n| *n == count)
+            .await
+            .unwrap();
+    }
+    let carol = world.client("carol");
+    refused(&inline(carol.clone()).await, "tool calls");
+    // What can become a task does.
+    assert_eq!(task(&carol).await.message["result"]["resultType"], "task");
+    for _ in 0..2 {
+        let claim = world.claim("inline").await;
+        world.complete(&claim, &text("done")).await;
+    }
+    for held in held {
+        assert_eq!(held.await.unwrap().status, 200);
+    }
+}
+
+#[tokio::test]
+async fn requests_of_all() {
+    let world = World::with(with(|limits| limits.requests_max = 2)).await;
+    let carol = world.client("carol");
+    let mut half = Vec::new();
+    for name in ["alice", "bob"] {
+        assert!(carol.discover().await.is_ok(), "{name}");
+        let mut socket = harness::client::Socket::connect(world.address)
+            .await
+            .unwrap();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {name}\r\n\
+             Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+            world.address
+        );
+        socket.write(head.as_bytes()).await.unwrap();
+        half.push(socket);
+    }
+    let over = async || {
+        let answer = send(&carol, "server/discover", json!({})).await;
+        (answer.status == 429).then_some(answer)
+    };
+    let answer = harness::wait::until("no place is left", SOON, over)
+        .await
+        .unwrap();
+    refused(&answer, "requests");
+    drop(half);
+    let free = async || carol.discover().await.ok().map(drop);
+    harness::wait::until("the places are free", SOON, free)
+        .await
+        .unwrap();
+}
