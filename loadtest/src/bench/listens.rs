@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// After the listens are open: what only opening needed is given back.
 const REST: Duration = Duration::from_secs(3);
 
+/// Longer is shown as this.
+const LONGEST_US: u64 = 120_000_000;
+
 /// When each listened task was heard to be over.
 type Heard = Arc<Mutex<Vec<Option<Instant>>>>;
 
@@ -210,7 +213,8 @@ async fn events(
         }
     };
     let complete = timeout(PATIENCE, all).await.is_ok();
-    let mut latency: Histogram<u64> = Histogram::new(3).expect("three digits are valid");
+    let mut latency: Histogram<u64> =
+        Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are valid");
     let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
     for (index, at) in &sent {
         if let Some(then) = heard[*index] {

@@ -46,7 +46,7 @@ listens_max = 20000
 connections_max = 30000
 requests_max = 30000
 [logs]
-level = "warn"
+filter = "warn"
 "#;
 
 /// More such limits, which an older release may not know: it is measured without them.

@@ -261,10 +261,8 @@ pub async fn lone(bench: &Bench) -> Result<Row> {
         Ok(Ours::figure(&driven, driven.ms(50.0)))
     };
     let mut row = pairs::measure(bench, ("lone", "ms"), baseline, ours).await?;
-    row.notes.push(
-        "a lone read is sent at once: `cargo bench -p mcp-tasks-store` has it without HTTP"
-            .to_owned(),
-    );
+    let told = "a lone read is sent at once; `cargo bench -p mcp-tasks-loadtest` has what coalescing adds to it";
+    row.notes.push(told.to_owned());
     Ok(row)
 }
 

@@ -8,6 +8,8 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 24.0;
+/// Seconds without a point that a line does not bridge.
+const GAP: f64 = 2.5;
 /// Told apart also by people who see few colours (Okabe and Ito).
 const COLOURS: [&str; 8] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999",
@@ -79,15 +81,18 @@ pub fn chart(title: &str, unit: &str, end: f64, lines: &[Line], marks: &[Mark]) 
         );
     }
     for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-        let points = line.points.iter();
-        let points: Vec<String> = points
-            .map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)))
-            .collect();
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>",
-            points.join(" ")
-        );
+        // Where nothing was seen for a while, nothing is drawn.
+        for part in line.points.chunk_by(|one, next| next.0 - one.0 <= GAP) {
+            let points = part.iter();
+            let points: Vec<String> = points
+                .map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)))
+                .collect();
+            let _ = writeln!(
+                svg,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>",
+                points.join(" ")
+            );
+        }
     }
     svg.push_str("</svg>\n");
     let mut text = format!(
@@ -106,13 +111,13 @@ pub fn chart(title: &str, unit: &str, end: f64, lines: &[Line], marks: &[Mark]) 
     text
 }
 
-/// The next number of 1, 2 or 5 and zeros; 1 for nothing.
+/// The next number that has a round quarter; 1 for nothing.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10_f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0];
+    let steps = [1.0, 1.2, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     let step = steps.into_iter().find(|step| step * power >= value);
     step.unwrap_or(10.0) * power
 }
@@ -139,6 +144,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_does_not_bridge_what_nobody_saw() {
+        let line = Line {
+            name: "worker-1".to_owned(),
+            points: vec![(0.0, 1.0), (1.0, 1.0), (5.0, 1.0), (6.0, 1.0)],
+        };
+        let text = chart("memory", "MiB", 6.0, &[line], &[]);
+        assert_eq!(text.matches("<polyline").count(), 2);
+    }
+
+    #[test]
     fn draws_lines_and_marks() {
         let line = Line {
             name: "a<b".to_owned(),
@@ -154,7 +169,7 @@ mod tests {
             text.contains("a&lt;b") && text.contains("gateway-1"),
             "{text}"
         );
-        assert!(text.contains(">200<"), "the scale ends at 200: {text}");
+        assert!(text.contains(">160<"), "the scale ends at 160: {text}");
         assert_eq!(text.matches("<polyline").count(), 1);
     }
 
@@ -163,9 +178,9 @@ mod tests {
         for (value, top) in [
             (0.0, 1.0),
             (1.0, 1.0),
-            (3.0, 5.0),
-            (51.0, 100.0),
-            (0.04, 0.05),
+            (3.1, 4.0),
+            (51.0, 60.0),
+            (0.041, 0.05),
         ] {
             assert!(
                 (round_up(value) - top).abs() < 1e-9,

@@ -176,6 +176,12 @@ impl Told {
         body.push_str(&draw("Latency, 99th percentile", "ms", &self.lines(p99)));
         let p50 = |second: &Second| ms(&second.latency, 50.0);
         body.push_str(&draw("Latency, median", "ms", &self.lines(p50)));
+        let lives = self.lives();
+        body.push_str(&draw(
+            "Until its owner knows how a task ended",
+            "ms",
+            &lives,
+        ));
         body.push_str(&draw(
             "Errors that clients saw",
             "a second",
@@ -221,9 +227,31 @@ impl Told {
         };
         self.seconds
             .iter()
-            .filter(|(kind, _)| **kind != "life")
+            .filter(|(kind, _)| !LIVES.contains(*kind))
             .map(line)
             .collect()
+    }
+
+    /// Whole lives, on a scale of their own.
+    fn lives(&self) -> Vec<Line> {
+        let percentiles = [("median", 50.0), ("99th percentile", 99.0)];
+        let lives = self
+            .seconds
+            .iter()
+            .filter(|(kind, _)| LIVES.contains(*kind));
+        let lines = lives.flat_map(|(kind, all)| {
+            percentiles.map(|(name, percentile)| Line {
+                name: format!("{kind}, {name}"),
+                points: all
+                    .iter()
+                    .enumerate()
+                    .take(whole(self.scenario.duration) + 1)
+                    .filter(|(_, second)| !second.latency.is_empty())
+                    .map(|(at, second)| (seconds(at), ms(&second.latency, percentile)))
+                    .collect(),
+            })
+        });
+        lines.collect()
     }
 
     fn error_lines(&self) -> Vec<Line> {
@@ -259,6 +287,9 @@ impl Told {
         self.usage.iter().map(line).collect()
     }
 }
+
+/// Of whole tasks, and not of requests.
+const LIVES: [&str; 2] = ["life", "heard"];
 
 #[expect(clippy::cast_precision_loss, reason = "few enough to be exact")]
 fn count(count: u64) -> f64 {
