@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             plain::children_left_behind_are_gone,
             plain::a_program_that_is_gone_is_named,
             plain::the_environment_is_clean,
+            plain::nothing_of_a_call_is_left_to_the_next,
             plain::secrets_are_read_at_every_start_and_not_told,
             plain::memory_is_limited,
             plain::memory_of_children_is_limited,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use worker::testkit::Kit;
+use worker::testkit::{Kit, Run};
 
 use crate::world::{World, call, error, failure, text};
 
@@ -220,6 +220,26 @@ pub async fn the_environment_is_clean() {
         said.ends_with(dir.to_str().unwrap().trim_end_matches('/')),
         "{said}"
     );
+}
+
+/// Whoever was served before leaves nothing in the environment of who comes next.
+pub async fn nothing_of_a_call_is_left_to_the_next() {
+    let world = World::new();
+    world.write("token", "s3cr3t-one");
+    let more = "env = { GREETING = \"hello\" }\nsecret_env = { TOKEN = \"token\" }";
+    let script = "env | sort; export LEFT=behind; MCP_TASKS_LEFT=1; export MCP_TASKS_LEFT; umask 0";
+    let tool = world.script(script, more);
+    let (one, two) = (
+        call(&tool, json!({"x": "of the first"})).await,
+        call(&tool, json!({"y": "of the second"})).await,
+    );
+    let names = |run: &Run| -> Vec<String> {
+        let lines = text(run);
+        let names = lines.lines().filter_map(|line| line.split_once('='));
+        names.map(|(name, _)| name.to_owned()).collect()
+    };
+    assert_eq!(names(&one), names(&two));
+    assert!(!text(&two).contains("of the first") && !text(&two).contains("LEFT"));
 }
 
 pub async fn secrets_are_read_at_every_start_and_not_told() {
