@@ -254,8 +254,8 @@ async fn statements_name_the_task_they_are_about() {
         if !unnamed.is_empty() {
             across.insert(name.clone(), unnamed);
         }
-        let of_tasks =
-            sql.contains(" tasks") && !plan.scans.iter().all(|(table, _)| table == "alerts");
+        let of_tasks = sql.contains(" tasks")
+            && (plan.scans.is_empty() || !plan.scans.iter().all(|(table, _)| table == "alerts"));
         if of_tasks
             && (sql.contains("ANY($1::uuid[])")
                 || sql.contains("unnest($1::uuid[]")

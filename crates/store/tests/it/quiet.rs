@@ -35,7 +35,8 @@ async fn statements_by_id_stay_by_id() {
     assert_eq!(done.unwrap(), store::Write::Done);
     let copies = format!(
         "INSERT INTO tasks SELECT copy.* FROM tasks t, generate_series(1, 5000) n,
-             LATERAL jsonb_populate_record(t, jsonb_build_object('id', gen_random_uuid())) copy
+             LATERAL jsonb_populate_record(t, jsonb_build_object(
+                 'id', gen_random_uuid(), 'subject', 'other-' || n)) copy
          WHERE t.id = '{id}'"
     );
     world.run(&copies).await;
