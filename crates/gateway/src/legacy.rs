@@ -139,7 +139,7 @@ async fn carry_out(shared: &Arc<Shared>, served: Served, call: Call) -> Answer {
         Served::Ping => Ok(Reply::ok("{}".into())),
         Served::TasksCancel => shared.in_time(cancel::cancel(shared, &call)).await,
         Served::TasksList => shared.in_time(list::list(shared, &call)).await,
-        Served::TasksResult => return result::result(shared, call).await,
+        Served::TasksResult => return Box::pin(result::result(shared, call)).await,
     };
     call.answer(shared, result)
 }
