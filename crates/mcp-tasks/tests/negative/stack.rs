@@ -50,7 +50,7 @@ issuer = "http://127.0.0.1:9"
 pub struct Stack {
     pub cluster: Cluster,
     pub database: Database,
-    pub redis: Redis,
+    _redis: Redis,
 }
 
 impl Stack {
@@ -87,7 +87,7 @@ impl Stack {
         Self {
             cluster,
             database,
-            redis,
+            _redis: redis,
         }
     }
 

@@ -255,6 +255,8 @@ impl<'r, 'a> Section<'r, 'a> {
         for (name, span, _) in self.entries() {
             if !names.contains(&name) {
                 let allowed = names.join(", ");
+                // As it must be written.
+                let name = if name.is_empty() { "\"\"" } else { name };
                 self.problem(span.start, name, format!("unknown; allowed: {allowed}"));
             }
         }
