@@ -1,3 +1,4 @@
+//! libFuzzer's program for the target `headers`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_tasks_fuzz::run("headers", data));
