@@ -27,16 +27,18 @@ const KEYS: &str = "[callbacks]\n\
 
 /// A request that came to the service.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+pub struct Seen {
     path: String,
     key: String,
     /// Where to call.
-    url: String,
+    pub url: String,
+    /// All of it, as it came.
+    pub whole: String,
 }
 
 /// A service that notes what it is asked, and answers with a status, or never with none.
-struct Service {
-    url: String,
+pub struct Service {
+    pub url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
     status: Arc<Mutex<Option<u16>>>,
     /// Connections that are not answered are closed by it.
@@ -45,7 +47,7 @@ struct Service {
 }
 
 impl Service {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
@@ -73,12 +75,12 @@ impl Service {
         *self.status.lock().unwrap() = status;
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
     /// The request of this number, from 0, once it has come.
-    async fn request(&self, number: usize) -> Seen {
+    pub async fn request(&self, number: usize) -> Seen {
         let look = async || self.seen();
         let seen = wait::for_state("a request", SOON, look, |seen| seen.len() > number);
         seen.await.unwrap()[number].clone()
@@ -116,6 +118,7 @@ async fn answer(
             path: head.split(' ').nth(1).unwrap_or_default().to_owned(),
             key: header("idempotency-key"),
             url: header("mcp-tasks-callback-url"),
+            whole: text.clone(),
         });
         let status = *how.lock().unwrap();
         let Some(status) = status else {
@@ -175,7 +178,7 @@ fn at(cluster: &Cluster, gateway: usize, url: &str) -> String {
     cluster.gateways[gateway].url().replace("/mcp", token)
 }
 
-async fn post(url: &str, body: impl Into<Bytes>) -> (u16, Value) {
+pub async fn post(url: &str, body: impl Into<Bytes>) -> (u16, Value) {
     let request = Request::post(url).header("content-type", "application/json");
     send(request.body(Full::new(body.into())).unwrap()).await
 }
