@@ -5,7 +5,6 @@
 mod collector;
 mod collectors;
 mod commands;
-mod leaks;
 mod life;
 mod secrets;
 mod stack;

@@ -328,10 +328,7 @@ async fn encryption_goes_on_and_off_under_work() {
             assert_eq!(task.result.unwrap(), result);
         }
         let is_sealed = world.column(id, "substr(result, 1, 1) = '\\xff'").await;
-        assert_eq!(
-            is_sealed.as_deref(),
-            Some(if sealed { "true" } else { "false" })
-        );
+        assert_eq!(is_sealed.as_deref(), Some(if sealed { "t" } else { "f" }));
     }
 }
 
