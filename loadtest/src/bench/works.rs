@@ -260,10 +260,7 @@ pub async fn lone(bench: &Bench) -> Result<Row> {
             .map_err(driving)?;
         Ok(Ours::figure(&driven, driven.ms(50.0)))
     };
-    let mut row = pairs::measure(bench, ("lone", "ms"), baseline, ours).await?;
-    let told = "a lone read is sent at once; `cargo bench -p mcp-tasks-loadtest` has what coalescing adds to it";
-    row.notes.push(told.to_owned());
-    Ok(row)
+    pairs::measure(bench, ("lone", "ms"), baseline, ours).await
 }
 
 fn run_of<'a>(bench: &'a Bench, script: &'a Path, clients: usize, rows: u64) -> Run<'a> {
