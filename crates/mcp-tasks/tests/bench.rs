@@ -48,7 +48,9 @@ async fn every_work_is_measured() {
 
 #[tokio::test]
 async fn what_a_task_costs_is_told() {
-    let text = capacity::measure(&options()).await.expect("the system starts");
+    let text = capacity::measure(&options())
+        .await
+        .expect("the system starts");
     println!("{text}");
     for told in [
         "finished task at rest:",
