@@ -4,8 +4,8 @@ use protocol::legacy::{self, WITH_TASKS};
 use serde_json::value::RawValue;
 
 use super::Shape;
-use crate::endpoint::Method;
 use crate::error::Error;
+use crate::method::Method;
 
 /// A method that is served to an older revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

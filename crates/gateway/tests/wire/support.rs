@@ -9,6 +9,9 @@ use gateway::{Config, Gateway};
 use harness::client::Client;
 use harness::postgres::Database;
 use harness::redis::Redis;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use protocol::TaskId;
 use protocol::callback::Keys;
 use protocol::tools::{CallToolResult, Tool};
@@ -275,6 +278,29 @@ pub async fn refused_start(auth: gateway::auth::Config) -> gateway::Error {
     };
     let ran = gateway.run(listener, CancellationToken::new());
     tokio::time::timeout(SOON, ran).await.unwrap().unwrap_err()
+}
+
+/// A request for a client of hyper's. HTTP/1 names the host besides.
+pub fn request(world: &World, method: &str, mut params: Value) -> Request<Full<Bytes>> {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let mut request = Request::post(&world.url)
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method);
+    if let Some(name) = params["name"].as_str() {
+        request = request.header("mcp-name", name);
+    }
+    request.body(Full::from(body.to_string())).unwrap()
+}
+
+pub async fn whole(response: Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
 }
 
 /// A result with one block of text.
