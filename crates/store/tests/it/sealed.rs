@@ -1,14 +1,11 @@
 //! What tasks are about, sealed: nothing of it is in the database, all of it comes back byte for byte,
 //! keys rotate under running work, and a key that is missing loses nothing.
-//!
-//! `STORE_TESTS=sealed cargo test -p mcp-tasks-store --test it` runs everything else with sealing on;
-//! what fails then are the tests that look into rows themselves.
 
 use bytes::Bytes;
 use protocol::TaskStatus;
 use store::{
-    Begin, Created, Encryption, Error, JournalKind, Lookup, NewTask, Parked, ParkedFor, StepSpec,
-    Store, ToolPolicy, UndoSpec, Write,
+    Begin, Created, Encryption, Ended, Error, JournalKind, Lookup, NewTask, Parked, ParkedFor,
+    StepSpec, Store, ToolPolicy, UndoSpec, Write,
 };
 
 use crate::support::{
@@ -207,7 +204,7 @@ async fn failures_are_sealed_also_where_postgres_words_them() {
         "{{\"code\": 7, \"message\": \"{SECRET}\", \"data\": {{\"reason\": \"{SECRET}\"}}}}"
     );
     let failed = store.fail(&claim, own.as_bytes(), SECRET, NO_WORK);
-    failed.await.unwrap();
+    assert_eq!(failed.await.unwrap(), Ended::Done);
     assert_sealed(&world).await;
     let Lookup::Found(task) = store.get(&world.alice, id).await.unwrap() else {
         panic!("it is there")

@@ -41,13 +41,8 @@ pub fn config(url: &str) -> Config {
     }
 }
 
-/// With `STORE_TESTS=sealed` everything is sealed: every test of this suite holds then as well.
 pub fn store(config: Config) -> Store {
-    let store = Store::new(config, &telemetry::Registry::new()).unwrap();
-    match std::env::var("STORE_TESTS").as_deref() {
-        Ok("sealed") => store.with_encryption(&encryption(&["new", "old"])),
-        _ => store,
-    }
+    Store::new(config, &telemetry::Registry::new()).unwrap()
 }
 
 /// Settings with these keys, the first of which seals.
