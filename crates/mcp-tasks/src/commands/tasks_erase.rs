@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use protocol::TaskId;
+use queue::{Lane, Queue};
 use serde_json::json;
 use store::{Act, Touched, Traces, pseudonym};
 use uuid::Uuid;
@@ -65,40 +67,27 @@ async fn all(
     let queue = desk.queue().await;
     let began = Instant::now();
     let mut erased = 0;
-    let live = loop {
+    let (live, left) = loop {
         let live = store.live_of(issuer, subject, BATCH).await?;
         for (id, _) in live.iter().filter(|(_, stopping)| !stopping) {
-            let act = Act {
-                audit,
-                operator: &desk.operator,
-                id: *id,
-            };
-            let touched = store.operator_cancel(act).await?;
-            match (&touched, &queue) {
-                (Touched::Stopping, Some(queue)) => queue.stop(*id).await,
-                (Touched::Ended, Some(queue)) => queue.wake(*id).await,
-                (Touched::Undoing { tool, version }, Some(redis)) => {
-                    let lane = queue::Lane {
-                        tool: tool.clone(),
-                        version: *version,
-                    };
-                    desk.hint(Some(redis), &lane, *id).await;
-                }
-                _ => {}
-            }
+            stop(desk, queue.as_ref(), (audit, *id)).await?;
         }
         let gone = store.erase(audit, (issuer, subject), BATCH).await?;
         erased += gone;
         if gone > 0 || live.iter().any(|(_, stopping)| !stopping) {
             continue;
         }
-        if live.is_empty() || began.elapsed() > wait {
-            break live;
+        let is_late = began.elapsed() > wait;
+        if live.is_empty() || is_late {
+            store.erase_traces(issuer, subject).await?;
+            let left = store.traces(issuer, subject).await?;
+            // What somebody else had locked a moment ago, or was just created, goes in the next round.
+            if left == Traces::default() || is_late {
+                break (live, left);
+            }
         }
         tokio::time::sleep(PAUSE).await;
     };
-    store.erase_traces(issuer, subject).await?;
-    let left = store.traces(issuer, subject).await?;
     tell(desk, &left);
     eprintln!(
         "erase: {}",
@@ -112,6 +101,29 @@ async fn all(
     }
     eprintln!("mcp-tasks: not all is erased; run the same command again");
     Ok(ExitCode::FAILURE)
+}
+
+/// By the rule of every cancel; whom it concerns is told at once.
+async fn stop(
+    desk: &Desk,
+    queue: Option<&Queue>,
+    (audit, id): (Uuid, TaskId),
+) -> Result<(), Failure> {
+    let act = Act {
+        audit,
+        operator: &desk.operator,
+        id,
+    };
+    let touched = desk.store.operator_cancel(act).await?;
+    match (touched, queue) {
+        (Touched::Stopping, Some(queue)) => queue.stop(id).await,
+        (Touched::Ended, Some(queue)) => queue.wake(id).await,
+        (Touched::Undoing { tool, version }, Some(_)) => {
+            desk.hint(queue, &Lane { tool, version }, id).await;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn tell(desk: &Desk, traces: &Traces) {

@@ -14,5 +14,5 @@ WITH gone AS MATERIALIZED (
    a AS (DELETE FROM alerts USING gone WHERE alerts.task_id = gone.id),
    d AS (DELETE FROM alert_deliveries d USING gone, alerts WHERE alerts.task_id = gone.id AND d.alert_id = alerts.id),
    w AS (INSERT INTO audit_tasks (audit_id, task_id, outcome, at) SELECT $4, id, 'erased', now() FROM gone
-         ON CONFLICT DO NOTHING)
+         ON CONFLICT (audit_id, task_id) DO UPDATE SET outcome = 'erased')
 DELETE FROM tasks USING gone WHERE tasks.id = gone.id

@@ -7,4 +7,5 @@ SELECT
     (SELECT count(*) FROM tombstones WHERE issuer = $1 AND subject = $2) AS tombstones,
     (SELECT count(*) FROM idempotency_keys WHERE issuer = $1 AND subject = $2) AS keys,
     (SELECT count(*) FROM alerts WHERE issuer = $1 AND subject = $2) AS alerts,
-    (SELECT count(*) FROM audit WHERE operator = $3 OR target #>> '{filter,principal}' = $2) AS audits
+    (SELECT count(*) FROM audit WHERE operator = $3
+        OR (target #>> '{filter,principal}' = $2 AND coalesce(target #>> '{filter,issuer}', $1) = $1)) AS audits

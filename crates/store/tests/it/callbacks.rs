@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 use store::{
-    Awaited, Begin, Called, Cancel, Claim, Lookup, NewCallback, Open, Opened, Pace, Progressed,
-    Received, StepSpec, ToolPolicy, Wait, Write,
+    Awaited, Begin, Called, Cancel, Claim, Created, Error, Lookup, NewCallback, Open, Opened, Pace,
+    Progressed, Received, StepSpec, ToolPolicy, Wait, Write,
 };
 
-use crate::support::{HOUR, NO_WORK, SECOND, World, claim_as, step, token};
+use crate::support::{
+    HOUR, NO_WORK, SECOND, World, claim_as, config, create, encryption, step, store, token,
+};
 
 const BODY: &[u8] = br#"{"text":"done"}"#;
 
@@ -406,4 +408,48 @@ async fn the_first_release_leaves_nothing_behind() {
     client.query(purge, &[&10_i64, &1_000_i64]).await.unwrap();
     let left = world.value("SELECT count(*)::text FROM callbacks").await;
     assert_eq!(left.as_deref(), Some("0"));
+}
+
+/// Whoever has no keys at all must not write clear text into a task that is sealed.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_key_nothing_is_said_in_a_sealed_task() {
+    let world = World::new().await;
+    let keys = encryption(&["k1"]);
+    let sealing = store(config(world.database.url())).with_encryption(&keys);
+    let policy = ToolPolicy::default();
+    let created = create(&sealing, &world.alice, &policy, |_| ()).await;
+    let Created::New(task) = created else {
+        panic!("{created:?}")
+    };
+    let claim = claim_as(&sealing, task.id, token()).await.unwrap();
+    let opened = sealing.open_callback(&claim, &new(HOUR)).await.unwrap();
+    let Open::Open(opened) = opened else {
+        panic!("stopped")
+    };
+    let before = world.column(task.id, "status_message").await;
+    for keys in [None, Some(encryption(&["k2"]))] {
+        let mut blind = world.store.clone();
+        if let Some(keys) = keys {
+            blind = blind.with_encryption(&keys);
+        }
+        let call = called(&claim, &opened);
+        let told = blind.progress_callback(call, "half", Pace::Insist).await;
+        let missing = matches!(&told, Err(Error::KeyMissing { key, .. }) if key == "k1");
+        assert!(missing, "{told:?}");
+        let kept = blind
+            .receive_callback(called(&claim, &opened), (BODY, &[0; 32]), None)
+            .await;
+        assert!(matches!(kept, Err(Error::KeyMissing { .. })), "{kept:?}");
+        assert_eq!(world.column(task.id, "status_message").await, before);
+    }
+    let call = called(&claim, &opened);
+    let told = sealing.progress_callback(call, "half", Pace::Insist).await;
+    assert_eq!(told.unwrap(), Progressed::News);
+    let stored = world.column(task.id, "status_message").await.unwrap();
+    assert!(!stored.contains("half"), "{stored}");
+    // A clear task needs no key.
+    let (claim, opened) = waiting(&world, false).await;
+    let call = called(&claim, &opened);
+    let told = world.store.progress_callback(call, "half", Pace::Insist);
+    assert_eq!(told.await.unwrap(), Progressed::News);
 }

@@ -19,6 +19,7 @@ mod create;
 mod crowd;
 mod distribution;
 mod ends;
+mod erase;
 mod expire;
 mod grants;
 mod input;
