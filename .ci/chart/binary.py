@@ -84,7 +84,14 @@ def mounted():
     (folder / "csi").mkdir(exist_ok=True)
     (folder / "csi/password").write_text("word\n")
     (folder / "config").mkdir(exist_ok=True)
-    (folder / "config/mcp-tasks.toml").write_text("[logs]\nfilter = \"info\"\n")
+    (folder / "config/mcp-tasks.toml").write_text('''[auth]
+resource = "https://mcp.test/mcp"
+issuers = [{issuer = "https://issuer.test/"}]
+[encryption]
+keys = [{id = "a", key_file = "/etc/mcp-tasks/encryption/november"}]
+[gateway]
+drain_deadline = "1h"
+'''.replace("/etc/mcp-tasks", str(folder)))
     (folder / "files").mkdir(exist_ok=True)
     (folder / "files/tools.toml").write_text("")
     (folder / "tools").mkdir(exist_ok=True)

@@ -21,6 +21,7 @@ EXTERNAL = {
     "ext-issuer", "ext-tools", "ext-tls", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
     *(f"mcp-tasks-postgres-{user}" for user in ("gateway", "worker", "cron", "owner")), "ext-encryption", "ext-gateway", "ext-worker", "ext-cron", "ext-owner", "ext-migrate",
     "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-callbacks", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
+    "mcp-tasks-settings", "mcp-tasks-encryption",
 }
 
 TOKENS = {"auth": {"mode": "tokens", "resource": "https://mcp.test/mcp", "issuers": [{"issuer": "https://issuer.test/"}]}}
@@ -89,10 +90,12 @@ FEATURES = {
         "files": {p.name: p.read_text() for p in (ROOT / "docs/examples").iterdir() if p.suffix in (".py", ".sh")}}},
     "tools-map": {"workerDefaults": {"toolsFrom": {"existingConfigMap": "ext-tools"}}},
     "tools-secret": {"workers": {"default": {"toolsFrom": {"existingSecret": "ext-tools", "key": "mine.toml"}}}},
-    "own-file-secret": {"configFile": {"existingSecret": "ext-config"}, "config": {
-        "gateway": {"allowed_hosts": ["a", "b"], "limits": {"depth_max": 32}}, "traces": {"sample_ratio": 0.5}}},
-    "own-file-map": {"configFile": {"existingConfigMap": "ext-config"}},
-    "own-file-csi": {"configFile": {"path": "/mnt/config/mcp-tasks.toml"},
+    "own-file-secret": {"configFile": {"existingSecret": "ext-config", "ports": []}, "config": {
+        "auth": {"mode": "dev"}, "gateway": {"allowed_hosts": ["a", "b"], "limits": {"depth_max": 32}}, "traces": {"sample_ratio": 0.5}}},
+    "own-file-map": {"configFile": {"existingConfigMap": "ext-config", "ports": []}, "config": {"auth": {"mode": "dev"}}},
+    "own-file-tokens": {"configFile": {"existingSecret": "ext-config", "ports": [443, 9093]}, "config": {"auth": {"mode": "tokens"}},
+                        "encryption": {"existingSecret": "ext-encryption"}, "ingress": {"enabled": True, "hosts": [{"host": "mcp.test"}]}},
+    "own-file-csi": {"configFile": {"path": "/mnt/config/mcp-tasks.toml", "ports": [443]}, "config": {"auth": {"mode": "dev"}},
                      "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}],
                      "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt", "readOnly": True}]},
     "settings": {"config": {
@@ -133,6 +136,10 @@ FEATURES = {
     "rules": {"prometheusRule": {"enabled": True, "alertLabels": {"team": "a"}, "disabled": ["McpTasksRestarts"]}},
     "dashboards": {"dashboards": {"enabled": True, "namespace": "monitoring"}},
     "tests-elsewhere": {"tests": {"url": "https://mcp.test/mcp", "existingSecret": "ext-tokens"}},
+    "test-tokens": {"config": {"auth": {**TOKENS["auth"], "issuers": [{"issuer": "https://id.test:8443/"}]}}, "tests": {"existingSecret": "ext-tokens"},
+                    "gateway": {"networkPolicy": {"extraEgress": [{"ports": [{"port": 7000, "protocol": "TCP"}]}]}}},
+    "test-elsewhere": {"tests": {"url": "http://mcp-tasks-gateway:80/mcp"}, "gateway": {"service": {"port": 80}},
+                       "networkPolicy": {"gatewayFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]}},
     "no-tests": {"tests": {"enabled": False}},
     "ipv6": {"listenAddress": "::", "gateway": {"service": {"ipFamilyPolicy": "SingleStack"}}},
     "names": {"nameOverride": "tasks", "fullnameOverride": "a-rather-long-name-that-has-to-be-cut-somewhere"},
@@ -183,20 +190,24 @@ FEATURES = {
 }
 # Of these only one at a time.
 EXCLUDE = [
-    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "scopes", "callbacks", "tls", "tls-route", "tls-system"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
-    {"own-file-secret", "own-file-map", "own-file-csi"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi", "roles", "roles-passwords"},
+    {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "scopes", "callbacks", "tls", "tls-route", "tls-system", "test-tokens"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
+    {"own-file-secret", "own-file-map", "own-file-csi", "own-file-tokens"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi", "roles", "roles-passwords"},
     {"encryption", "encryption-csi"}, *({"encryption-csi", n} for n in ("passwords-csi", "roles-passwords", "own-file-csi", "tokens-further", "containers")),
     {"init", "no-migration", "roles"}, {"init", "no-migration", "roles-passwords"}, {"own-file-csi", "roles-passwords"}, {"containers", "roles-passwords"},
     {"operators", "policies", "no-policies"}, {"operators", "load-balancer", "node-port", "ipv6"}, {"operators", "budgets"}, {"operators", "settings"},
     {"init", "no-migration"}, {"own-file-csi", "passwords-csi"}, {"ingress-nginx", "ingress-alb", "ingress-haproxy"},
-    {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "no-tests"},
+    {"route", "route-retry"}, {"load-balancer", "node-port", "ipv6"}, {"keys-elsewhere", "no-keys"}, {"tests-elsewhere", "test-elsewhere", "test-tokens", "no-tests"}, {"test-tokens", "containers"},
+    {"test-elsewhere", "policies", "no-policies"},
     {"long-drain", "no-prestop"}, {"groups", "no-workers"}, {"policies", "no-policies"},
     # Lists of tables cannot be in the environment.
-    {"settings", "own-file-secret"}, {"settings", "own-file-map"}, {"settings", "own-file-csi"},
+    {"settings", "own-file-secret"}, {"settings", "own-file-map"}, {"settings", "own-file-csi"}, {"settings", "own-file-tokens"},
+    # Keys are named in the file; such a proxy only stands before gateways that believe everybody.
+    *({name, other} for name in ("encryption", "encryption-csi") for other in FEATURES if "configFile" in FEATURES[other]),
+    *({"own-file-tokens", other} for other in FEATURES if "proxy" in FEATURES[other].get("gateway", {})),
     {"containers", "own-file-csi"}, {"proxy", "route"}, {"proxy", "route-retry"}, {"proxy", "ingress-nginx"}, {"proxy", "ingress-alb"},
     {"proxy", "ingress-haproxy"}, {"proxy", "load-balancer"}, {"proxy", "node-port"}, {"recreate", "groups"},
     # A proxy that checks tokens stands before gateways that believe everybody; lists of issuers cannot be in the environment.
-    *({name, other} for name in ("tokens", "tokens-further", "scopes", "callbacks", "tls", "tls-route", "tls-system") for other in FEATURES
+    *({name, other} for name in ("tokens", "tokens-further", "scopes", "callbacks", "tls", "tls-route", "tls-system", "test-tokens") for other in FEATURES
       if "proxy" in FEATURES[other].get("gateway", {}) or "configFile" in FEATURES[other]),
 ]
 
@@ -273,6 +284,12 @@ BAD = [
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"auth": {"implied_scopes": {"a:b": ["c"]}}}}),
      ["auth.implied_scopes.a:b cannot be an environment variable"]),
+    # A settings file that the chart cannot read.
+    (merged(URLS, {"configFile": {"existingSecret": "ext-config"}}), ["configFile: the chart cannot read it", "say config.auth.mode", "configFile.ports: the chart cannot read the file"]),
+    (merged(URLS, FEATURES["own-file-secret"], {"ingress": {"enabled": True, "hosts": [{"host": "a"}]}}), ["ingress.enabled: config.auth.mode is", "loopback address only"]),
+    (merged(URLS, FEATURES["own-file-tokens"], {"encryption": {"keys": [{"id": "a"}]}}), ["encryption.keys: with configFile they are named in the file"]),
+    (merged(URLS, FEATURES["own-file-tokens"], {"gateway": {"terminationGracePeriodSeconds": 20}}), ["gateway.terminationGracePeriodSeconds: 20 s is too short", "config.traces.flush_timeout 3 s"]),
+    (merged(URLS, FEATURES["own-file-tokens"], {"configFile": {"ports": ["https"]}}), ["configFile.ports.0"]),
     (merged(URLS, {"redis": {"ca": {"existingSecret": "ext-ca"}}}), ["redis.ca: redis.url is not encrypted"]),
     (merged(URLS, {"workers": {"default": {"toolsFile": "[[command]]", "toolsFrom": {"existingSecret": "ext-tools"}}}}),
      ["workers.default: its tools file is said more than once"]),

@@ -279,6 +279,39 @@ def encryption(r):
         yield f"{name}'s settings", found, [("2026-11", "/etc/mcp-tasks/encryption/november"), ("2026-05", "/etc/mcp-tasks/encryption/2026-05")]
 
 
+def own_file(r):
+    """A settings file that the chart cannot read: what it is told of it."""
+    env = {n: {v["name"]: v.get("value") for c in policies.containers(spec) for v in c.get("env", []) if "MCP_TASKS" in v["name"]} for n, spec in pods(r).items()}
+    yield "where gateways listen", (env["gateway"]["MCP_TASKS__GATEWAY__BIND"], env["gateway"]["MCP_TASKS__AUTH__MODE"]), ("0.0.0.0:3000", "tokens")
+    yield "the test's gateway", (env["test"]["MCP_TASKS__GATEWAY__BIND"], env["test"]["MCP_TASKS__AUTH__MODE"]), ("127.0.0.1:3000", "dev")
+    yield "the migration", env["migrate"]["MCP_TASKS__AUTH__MODE"], "tokens"
+    for name, spec in pods(r).items():
+        yield f"{name}'s keys", [v["secret"]["secretName"] for v in spec["volumes"] if v["name"] == "encryption"], ["ext-encryption"]
+    for name in ("gateway", "cron", "test"):
+        yield f"{name}'s ports", ports(r, name), {53, 5433, 6380, 443, 9093}
+    for name, wanted in (("worker-default", {53, 5433, 6380}), ("migrate", {53, 5433})):
+        yield f"{name}'s ports", ports(r, name), wanted
+    # What pods are killed by is what processes do, whatever the file says.
+    times = ("GATEWAY__DRAIN_DELAY", "GATEWAY__DRAIN_DEADLINE", "TRACES__FLUSH_TIMEOUT")
+    yield "times of gateways", [env["gateway"][f"MCP_TASKS__{t}"] for t in times], ["5s", "30s", "3s"]
+    yield "time to end", {n: pods(r)[n]["terminationGracePeriodSeconds"] for n in ("gateway", "worker-default", "cron")}, {
+        "gateway": 5 + 5 + 30 + 3 + 5, "worker-default": 10 + 5 + 3 + 5, "cron": 5 + 3 + 5}
+    yield "times of workers", (env["worker-default"]["MCP_TASKS__WORKER__DRAIN_DEADLINE"], env["worker-default"]["MCP_TASKS__WORKER__STOP_GRACE"]), ("10s", "5s")
+    yield "time of crons", env["cron"]["MCP_TASKS__POSTGRES__STATEMENT_TIMEOUT"], "5s"
+
+
+def test_tokens(r):
+    """The test's own gateway asks the issuers that gateways ask."""
+    yield "ports", (ports(r, "test"), ports(r, "gateway")), ({53, 5433, 6380, 8443, 7000},) * 2
+
+
+def test_elsewhere(r):
+    rules = {n: r.by_name[("NetworkPolicy", f"mcp-tasks-{n}")]["spec"] for n in ("test", "gateway")}
+    ours = [rule["to"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for rule in rules["test"]["egress"] if {"port": "mcp", "protocol": "TCP"} in rule["ports"]]
+    yield "to the pods of gateways", ours, ["gateway"]
+    yield "who may come", [f.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/component") for f in rules["gateway"]["ingress"][0]["from"]], [None, "test"]
+
+
 def behind_proxy(r):
     told = r.by_name[("ConfigMap", "mcp-tasks-gateway")]["data"]["mcp-tasks.toml"]
     yield "who is believed", re.findall(r"trusted_proxies = (.*)", told), ['["10.42.0.0/16", "127.0.0.1", "::1"]']
@@ -292,7 +325,8 @@ CASES = {"default": default, "route": route, "route-retry": route_retry, "hpa": 
          "ingress-haproxy": ingress(**{"haproxy.org/timeout-server": "3600s", "haproxy.org/timeout-client": "3600s"}),
          "ingress-alb": ingress(**{f"{ALB}/load-balancer-attributes": "idle_timeout.timeout_seconds=3600", "a": "b"}),
          "pods": of_pods, "containers": containers, "digest": digest, "accounts": accounts, "budgets": budgets, "load-balancer": load_balancer,
-         "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi, "encryption": encryption, "jwt-keys": behind_proxy,
+         "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi, "encryption": encryption, "own-file-tokens": own_file,
+         "test-tokens": test_tokens, "test-elsewhere": test_elsewhere, "jwt-keys": behind_proxy,
          "roles": roles, "roles-passwords": roles_passwords, "mirror": mirror, "migration": migration, "operators": operators,
          "tls": tls_ingress, "tls-route": tls_route}
 

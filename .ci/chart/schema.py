@@ -41,10 +41,10 @@ RESOURCES = obj(requests=MAP, limits=MAP, claims=LIST)
 PROBE = obj(periodSeconds=ONE, timeoutSeconds=ONE, failureThreshold=ONE, successThreshold=ONE,
             initialDelaySeconds=COUNT, terminationGracePeriodSeconds=ONE)
 STRATEGY = obj(type=enum("RollingUpdate", "Recreate"),
-               rollingUpdate=obj(maxSurge=PERCENT_OR_COUNT, maxUnavailable=PERCENT_OR_COUNT))
+               rollingUpdate=null(obj(maxSurge=PERCENT_OR_COUNT, maxUnavailable=PERCENT_OR_COUNT)))
 BEHAVIOR = obj(scaleUp=MAP, scaleDown=MAP)
 SERVICE_ACCOUNT = obj(create=BOOL, name=STR, annotations=TEXTS, automountServiceAccountToken=BOOL)
-BUDGET = obj(enabled=BOOL, maxUnavailable=PERCENT_OR_COUNT, minAvailable=null(PERCENT_OR_COUNT),
+BUDGET = obj(enabled=BOOL, maxUnavailable=null(PERCENT_OR_COUNT), minAvailable=null(PERCENT_OR_COUNT),
              unhealthyPodEvictionPolicy=enum("AlwaysAllow", "IfHealthyBudget"))
 LIFECYCLE = obj(preStop=MAP, postStart=MAP, stopSignal=STR)
 EGRESS = obj(extraEgress=MAPS)
@@ -71,7 +71,7 @@ PROCESS = dict(
     readinessProbe=ref("probe"), networkPolicy=EGRESS, command=STRINGS, args=STRINGS,
 )
 WORKER_SCALING = obj(
-    enabled=BOOL, type=enum("keda", "external"), minReplicas=COUNT, maxReplicas=ONE, jobsPerReplica=ONE,
+    enabled=BOOL, type=enum("keda", "external"), minReplicas=ONE, maxReplicas=ONE, jobsPerReplica=ONE,
     lagSecondsPerReplica=null(ONE), tools=STRINGS, prometheusAddress=STR, metricLabels=TEXTS, pollingInterval=ONE,
     triggerAuthentication=STR, behavior=BEHAVIOR,
 )
@@ -95,7 +95,8 @@ VALUES = dict(
     postgres=server(maxConnections=ONE, reservedConnections=COUNT),
     redis=server(),
     config=ref("config"),
-    configFile=obj(existingSecret=STR, existingConfigMap=STR, path=STR, key=STR),
+    configFile=obj(existingSecret=STR, existingConfigMap=STR, path=STR, key=STR,
+                   ports=null({"type": "array", "items": PORT})),
     callbackKeys=obj(create=BOOL, existingSecret=STR, existingSecretKey=STR),
     encryption=obj(existingSecret=STR, path=STR, keys={"type": "array", "items": {**obj(id=STR, key=STR), "required": ["id"]}}),
     listenAddress=STR,
@@ -161,6 +162,15 @@ VALUES = dict(
 )
 
 
+# What is in lists of tables: that these are all names, the test asks the binary.
+ITEMS = {
+    "issuers": {**obj(issuer=STR, jwks_url=STR, jwks_file=STR, algorithms=STRINGS, scope_claims=STRINGS, tenant_claim=STR, introspection_url=STR,
+                      introspection_client_id=STR, introspection_secret_file=STR, introspection_cache=STR, introspect_jwts=BOOL),
+                "required": ["issuer"]},
+    "receivers": {**obj(name=STR, kind=STR, url=STR, secret=STR, questions=BOOL, alerts=BOOL), "required": ["name"]},
+}
+
+
 def settings(reference):
     """The settings of docs/configuration.md: sections and names; what values are, mcp-tasks checks."""
     root = obj()
@@ -170,10 +180,19 @@ def settings(reference):
             here = root
             for name in section[1].split("."):
                 here = here["properties"].setdefault(name, obj())
-        elif here and (setting := re.match(r"\| `([a-z_]+)` \| (.*?) \| .* \|$", line)):
+        elif here and (setting := re.match(r"\| `([a-z_]+)` \| (.*?) \| (.*) \|$", line)):
             default = setting[2].strip("`")
             kind = {}
-            if default in ("true", "false"):
+            # `a` (what it does), `b` (…), in words of the binary's own.
+            told = setting[3].partition("One of ")[2]
+            while (flat := re.sub(r"(?<=\()[^()]*\([^()]*\)", "", told)) != told:
+                told = flat
+            chosen = re.findall(r"`([\w-]+)` \(", told)
+            if setting[1] in ITEMS:
+                kind = {"type": "array", "items": ITEMS[setting[1]]}
+            elif chosen:
+                kind = enum(*chosen)
+            elif default in ("true", "false"):
                 kind = BOOL
             elif re.fullmatch(r"\d+", default):
                 kind = INT

@@ -146,6 +146,19 @@
 {{- $problems = append $problems (printf "postgres.maxConnections: %d is not enough for %s, postgres.reservedConnections = %d: %d in all; raise max_connections of the server and say so here, or lower replicas, maxReplicas, maxSurge or poolSize" $max (join ", " $parts) $reserve $sum) -}}
 {{- end -}}
 
+{{/* A settings file of the user's own is a closed book. */}}
+{{- if $ownFile -}}
+{{- if not (dig "auth" "mode" "" (include "mcp-tasks.layers" (list .Values.config .Values.gateway.config) | fromJson)) -}}
+{{- $problems = append $problems "configFile: the chart cannot read it, and has to know whether gateways check who is calling (and serve the Service) or believe everybody (and listen on loopback only): say config.auth.mode, \"tokens\" or \"dev\", here; all else of [auth] stays in the file" -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled (not (hasKey (include "mcp-tasks.filePorts" . | fromJson) "ports")) -}}
+{{- $problems = append $problems "configFile.ports: the chart cannot read the file, and its network policies let nothing out that they do not know: list the ports of issuers of tokens, receivers of alerts and the collector of traces that it names, e.g. [443]; [] if there are none" -}}
+{{- end -}}
+{{- if (include "mcp-tasks.encryption" . | fromJson).keys -}}
+{{- $problems = append $problems "encryption.keys: with configFile they are named in the file, or nothing would be sealed: `[encryption] keys = [{id = …, key_file = \"/etc/mcp-tasks/encryption/…\"}]`; leave encryption.keys empty, encryption.existingSecret brings the files" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Keys that are nowhere. */}}
 {{- with include "mcp-tasks.encryption" . | fromJson -}}
 {{- if and .keys (eq (empty .existingSecret) (empty .path)) -}}
@@ -157,7 +170,7 @@
 {{- end -}}
 
 {{/* Ways in that would lead nowhere. */}}
-{{- if and (include "mcp-tasks.loopback" .) (not .Values.gateway.proxy.enabled) (not $ownFile) -}}
+{{- if and (include "mcp-tasks.loopback" .) (not .Values.gateway.proxy.enabled) -}}
 {{- $ways := list -}}
 {{- if .Values.ingress.enabled -}}{{- $ways = append $ways "ingress.enabled" -}}{{- end -}}
 {{- if .Values.httpRoute.enabled -}}{{- $ways = append $ways "httpRoute.enabled" -}}{{- end -}}
@@ -204,6 +217,7 @@
 {{- $problems = append $problems "migrate.mode: a hook runs before the chart's own Postgres is there: use \"init\"" -}}
 {{- end -}}
 
+{{- $problems = concat $problems (include "mcp-tasks.refusals" . | fromJsonArray) -}}
 {{- if $problems -}}
 {{- fail (printf "\n\nThese values do not work:\n  - %s\n" (join "\n  - " $problems)) -}}
 {{- end -}}

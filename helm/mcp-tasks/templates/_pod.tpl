@@ -5,18 +5,25 @@
 {{- default (ternary "init" "hook" $store.bundled) .Values.migrate.mode -}}
 {{- end -}}
 
+{{/* A role: the times that its end may take, `{times: [[section, setting, default] …]}`; the last one where there are
+     traces. */}}
+{{- define "mcp-tasks.times" -}}
+{{- $flush := list "traces" "flush_timeout" "3s" -}}
+{{- $times := get (dict
+  "gateway" (list (list "gateway" "drain_delay" "5s") (list "gateway" "drain_deadline" "10s") $flush)
+  "worker" (list (list "worker" "drain_deadline" "10s") (list "worker" "stop_grace" "5s") $flush)
+  "cron" (list (list "postgres" "statement_timeout" "5s") $flush)) . -}}
+{{- dict "times" (default list $times) | toJson -}}
+{{- end -}}
+
 {{/* (list root component): how long the pod may take to end, as `{seconds, why}`. */}}
 {{- define "mcp-tasks.ending" -}}
 {{- $settings := include "mcp-tasks.settings" . | fromJson -}}
 {{- $component := index . 1 -}}
 {{- $role := $component.role -}}
-{{- $defaults := dict
-  "gateway" (list (list "gateway" "drain_delay" "5s") (list "gateway" "drain_deadline" "10s"))
-  "worker" (list (list "worker" "drain_deadline" "10s") (list "worker" "stop_grace" "5s"))
-  "cron" (list (list "postgres" "statement_timeout" "5s")) -}}
-{{- $parts := get $defaults $role -}}
-{{- if dig "traces" "endpoint" "" $settings -}}
-{{- $parts = append $parts (list "traces" "flush_timeout" "3s") -}}
+{{- $parts := (include "mcp-tasks.times" $role | fromJson).times -}}
+{{- if not (or (dig "traces" "endpoint" "" $settings) (include "mcp-tasks.ownFile" (index . 0))) -}}
+{{- $parts = initial $parts -}}
 {{- end -}}
 {{- $sum := $component.values.preStopSleepSeconds | int64 -}}
 {{- $why := list (printf "preStopSleepSeconds %d s" $sum) -}}

@@ -26,6 +26,12 @@
 {{- mergeOverwrite (dict "keys" list "existingSecret" "" "path" "") (default dict .Values.encryption) | toJson -}}
 {{- end -}}
 
+{{/* Ports of what a settings file of the user's own names, as `{ports: […]}`; `{}`: nobody says. */}}
+{{- define "mcp-tasks.filePorts" -}}
+{{- $ports := (default dict .Values.configFile).ports -}}
+{{- if kindIs "invalid" $ports -}}{}{{- else -}}{{- dict "ports" $ports | toJson -}}{{- end -}}
+{{- end -}}
+
 {{/* Where services call back, if they do. */}}
 {{- define "mcp-tasks.callbacks" -}}
 {{- dig "callbacks" "public_url" "" .Values.config -}}
@@ -87,7 +93,7 @@
 {{- range $key := .keys -}}
 {{- $keys = append $keys (dict "id" $key.id "key_file" (printf "%s/%s" $folder (default $key.id $key.key))) -}}
 {{- end -}}
-{{- /* A settings file of the user's own names them itself. */ -}}
+{{- /* A settings file of the user's own names them itself: see mcp-tasks.check. */ -}}
 {{- if and $keys (not (include "mcp-tasks.ownFile" $root)) -}}{{- $_ := set $chart "encryption" (dict "keys" $keys) -}}{{- end -}}
 {{- end -}}
 {{- if $component.values.toolsFile -}}
@@ -107,6 +113,12 @@
 {{- end -}}
 {{- end -}}
 {{- $settings := mergeOverwrite $chart (deepCopy $values.config) (deepCopy $component.values.config) -}}
+{{- if include "mcp-tasks.ownFile" $root -}}
+{{- /* Pods are killed by what the values say, so that the file must not say anything else. */ -}}
+{{- range $time := (include "mcp-tasks.times" $component.role | fromJson).times -}}
+{{- $settings = merge $settings (dict (index $time 0) (dict (index $time 1) (index $time 2))) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq $component.role "gateway") $values.gateway.proxy.enabled -}}
 {{- /* All requests come from the proxy beside it, which tells whose they are. */ -}}
 {{- $proxies := concat (default list $settings.gateway.trusted_proxies) (list "127.0.0.1" "::1") | uniq -}}
@@ -161,7 +173,8 @@
 {{- if or $ownFile (index . 2) }}
 {{- $settings := include "mcp-tasks.settings" (list $root $component) | fromJson }}
 {{- if index . 2 }}
-{{- $settings = pick $settings "postgres" "logs" }}
+{{- /* With a file of the user's own, what would make it contradict itself. */}}
+{{- $settings = ternary (pick $settings "postgres" "logs" "auth") (pick $settings "postgres" "logs") (eq $ownFile "yes") }}
 {{- end }}
 {{- range $name, $value := include "mcp-tasks.env.table" (list "MCP_TASKS" $settings) | fromJson }}
 - name: {{ $name }}
@@ -240,7 +253,7 @@
   secret: {secretName: {{ $tls.existingSecret }}, defaultMode: 0440}
 {{- end }}
 {{- $encryption := (include "mcp-tasks.encryption" $root | fromJson).existingSecret }}
-{{- if and $encryption (ne $component.role "migrate") }}
+{{- if and $encryption (or (ne $component.role "migrate") (include "mcp-tasks.ownFile" $root)) }}
 - name: encryption
   secret: {secretName: {{ $encryption }}, defaultMode: 0440}
 {{- end }}
@@ -285,7 +298,8 @@
 {{- if and (eq $component.role "gateway") (include "mcp-tasks.tls" $root | fromJson).existingSecret }}
 - {name: tls, mountPath: /etc/mcp-tasks/tls, readOnly: true}
 {{- end }}
-{{- if and (include "mcp-tasks.encryption" $root | fromJson).existingSecret (ne $component.role "migrate") }}
+{{- /* A migration needs no keys, but reads the whole of a settings file. */}}
+{{- if and (include "mcp-tasks.encryption" $root | fromJson).existingSecret (or (ne $component.role "migrate") $ownFile) }}
 - {name: encryption, mountPath: /etc/mcp-tasks/encryption, readOnly: true}
 {{- end }}
 - {name: tmp, mountPath: /tmp}
