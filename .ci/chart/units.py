@@ -37,6 +37,13 @@ LAYERS = [
     ([{"s": "a"}, {"s": None}], {"s": "a"}),
     ([{"n": 2}, {"n": 0}], {"n": 0}),
     ([{"b": True}, {"b": False}], {"b": False}),
+    ([{"lagSecondsPerReplica": 30}, {"lagSecondsPerReplica": None}, {}], {"lagSecondsPerReplica": None}),
+    ([{"l": {"preStop": {"sleep": {"seconds": 1}}}}, {"l": {"preStop": {"exec": {}}}}, {"l": {"preStop": {}}}], {"l": {"preStop": {"exec": {}}}}),
+    ([{"postgres": {"url": "a", "passwordFile": {"path": "p", "key": "k"}}}, {"postgres": {"existingSecret": "b"}}], {
+        "postgres": {"existingSecret": "b", "passwordFile": {"key": "k"}}}),
+    ([{"image": {"repository": "a", "tag": "1", "digest": "d"}}, {"image": {"repository": "a"}}], {"image": {"repository": "a", "tag": "1", "digest": "d"}}),
+    ([{"image": {"repository": "a", "tag": "1", "digest": "d"}}, {"image": {"repository": "b"}}], {"image": {"repository": "b", "tag": "1"}}),
+    ([{"tools": {"demo": True}}, {"tools": {"file": "f"}}], {"tools": {"demo": True, "file": "f"}}),
 ]
 TABLES = [
     ({"a": {"b": 1, "c": {"tasks:admin": ["x"], "d e": {"f": True}}}}, '[a]\nb = 1\n\n[a.c]\n"tasks:admin" = ["x"]\n\n[a.c."d e"]\nf = true'),
