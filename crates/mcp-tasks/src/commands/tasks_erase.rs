@@ -21,7 +21,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[derive(Debug, clap::Args)]
 pub struct Erase {
     /// Issuer and subject of the principal's tokens, as `tasks list` shows them.
-    #[arg(long, num_args = 2, value_names = ["ISSUER", "SUBJECT"], required = true)]
+    #[arg(long, num_args = 2, value_names = ["ISSUER", "SUBJECT"], required = true,
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
     principal: Vec<String>,
     /// Do it; otherwise it is only shown what there is.
     #[arg(long)]

@@ -47,6 +47,7 @@ mod reports_streams;
 mod reports_tools;
 mod roles;
 mod rollout;
+mod sealed;
 mod settings;
 mod support;
 mod tools_file;
