@@ -4,10 +4,10 @@
 -- while it asks, because whoever was asked has the whole of the state's time, and nobody waits.
 WITH shared AS (
     UPDATE tasks SET held_until = now() + $2::bigint * interval '1 millisecond'
-    WHERE id = ANY($1::uuid[]) AND phase IS NOT NULL AND stop_requested_at IS NULL
-      AND handed_out_at IS NULL AND idempotency_key IS NULL AND rounds > 0 AND phase <> 'parked'
+    WHERE id = ANY($1::uuid[]) AND coalesce(phase, '') <> '' AND stop_requested_at IS NULL
+      AND handed_out_at IS NULL AND idempotency_key IS NULL AND rounds > 0 AND coalesce(phase, '') <> 'parked'
 )
 UPDATE tasks SET stop_requested_at = now(), stop_reason = 'abandoned'
-WHERE id = ANY($1::uuid[]) AND phase IS NOT NULL AND stop_requested_at IS NULL
+WHERE id = ANY($1::uuid[]) AND coalesce(phase, '') <> '' AND stop_requested_at IS NULL
   AND handed_out_at IS NULL AND idempotency_key IS NULL AND rounds = 0
 RETURNING id

@@ -14,7 +14,7 @@ WITH mine AS (
             created_at + coalesce(ttl_ms_max, 9000000000000) * interval '1 millisecond')) END,
         work_ms_used = work_ms_used + $11,
         last_updated_at = greatest(date_trunc('milliseconds', now()), last_updated_at + interval '1 millisecond')
-    WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND phase = 'running'
+    WHERE id = $1 AND attempt = $2 AND claim_token = $3 AND coalesce(phase, '') = 'running'
       AND stop_requested_at IS NULL AND open_step IS NULL
       AND (expires_at IS NULL OR expires_at > now())
     RETURNING id, attempt, claimed_by

@@ -11,4 +11,4 @@ UPDATE tasks SET
         ELSE convert_to((coalesce(convert_from(trace_context, 'UTF8'), '{}')::jsonb
             || jsonb_build_object('answered', $3::jsonb))::text, 'UTF8') END,
     last_updated_at = greatest(date_trunc('milliseconds', now()), last_updated_at + interval '1 millisecond')
-WHERE id = $1 AND phase = 'parked'
+WHERE id = $1 AND coalesce(phase, '') = 'parked'

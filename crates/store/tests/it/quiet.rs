@@ -7,6 +7,7 @@ use crate::support::{NO_WORK, World};
 
 /// By id alone.
 const BY_ID: &[&str] = &[
+    "abandon",
     "begin_step",
     "claim_queued",
     "complete",
@@ -21,9 +22,13 @@ const BY_ID: &[&str] = &[
     "lock_task",
     "mark_fetched",
     "mark_hinted",
+    "park",
     "progress",
     "release",
+    "request_stop",
+    "resume",
     "retry",
+    "stop_own",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
