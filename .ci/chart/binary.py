@@ -78,7 +78,7 @@ def mounted():
             path.mkdir(parents=True, exist_ok=True)
             (path / name).write_text(certificate.read_text() if what == "ca" else "word\n")
     (folder / "postgres/password/word").write_text("word\n")
-    for place, name in (("encryption", "november"), ("encryption", "2026-05"), ("csi", "november")):
+    for place, name in (("encryption", "november"), ("encryption", "2026-05"), ("encryption", "2026-11"), ("csi", "november")):
         (folder / place).mkdir(exist_ok=True)
         (folder / place / name).write_text(f"{len(place + name):064x}\n")
     (folder / "csi").mkdir(exist_ok=True)
@@ -117,9 +117,7 @@ def settings_of(rendered, folder):
                 elif name.startswith("MCP_TASKS__"):
                     environment[name] = value.replace("/etc/mcp-tasks", str(folder)).replace("/mnt", str(folder))
             if file:
-                volumes = {v["name"]: v for v in found[1].get("volumes", [])}
-                config = rendered.by_name.get(("ConfigMap", volumes.get("config", {}).get("configMap", {}).get("name")))
-                text = config["data"]["mcp-tasks.toml"] if config else (folder / "config/mcp-tasks.toml").read_text()
+                text = rendering.carried(o, "config").get("mcp-tasks.toml") or (folder / "config/mcp-tasks.toml").read_text()
                 file = text.replace("/etc/mcp-tasks", str(folder)).replace("/mnt", str(folder))
             yield f"{rendered.case.name}: {o['kind']}/{o['metadata']['name']}: {container['name']}", file, environment
 

@@ -66,13 +66,13 @@ FEATURES = {
     "route": {"gateway": JWT, "httpRoute": {
         "enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["mcp.test"]}},
     "route-retry": {"gateway": JWT, "httpRoute": {
-        "enabled": True, "parentRefs": [{"name": "public", "namespace": "gateways"}],
+        "enabled": True, "parentRefs": [{"name": "public", "namespace": "gateways"}], "hostnames": ["mcp.test"],
         "retryPolls": {"enabled": True, "attempts": 3}}},
-    "load-balancer": {"gateway": {**JWT, "service": {
+    "load-balancer": {"config": {"gateway": {"allowed_hosts": ["mcp.test"]}}, "gateway": {**JWT, "service": {
         "type": "LoadBalancer", "port": 80, "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local",
         "annotations": {"x": "y"}, "trafficDistribution": "PreferClose", "allocateLoadBalancerNodePorts": False,
         "loadBalancerIP": "10.0.0.7"}}},
-    "node-port": {"gateway": {**JWT, "service": {"type": "NodePort", "nodePort": 30080}}},
+    "node-port": {"config": {"gateway": {"allowed_hosts": ["mcp.test:30080"]}}, "gateway": {**JWT, "service": {"type": "NodePort", "nodePort": 30080}}},
     "hpa": {"gateway": {"autoscaling": {"enabled": True, "maxReplicas": 3, "targetRequestsInFlight": 100}}},
     "keda": {"workerDefaults": {"autoscaling": {"enabled": True, "maxReplicas": 3, "tools": ["a.b", "c"]}}},
     "keda-auth": {"workerDefaults": {"autoscaling": {
@@ -171,6 +171,8 @@ FEATURES = {
                         "cron": {"postgres": {"existingSecret": "ext-cron"}}, "migrate": {"roles": True, "postgres": {
                             "url": f"postgres://owner:{rendering.PASSWORD}@postgres.test:5433/mcp_tasks"}}},
     "mirror": {"global": {"imageRegistry": "mirror.test:5000", "imagePullSecrets": [{"name": "pull"}]}, "clusterDomain": "mcp.test"},
+    "trial-mirror": {"global": {"imageRegistry": "mirror.test:5000"}, "imagePullSecrets": [{"name": "pull"}], "postgres": {"url": ""}, "redis": {"url": ""},
+                     "trial": {"postgres": {"enabled": True}, "redis": {"enabled": True}}},
     "migration": {"migrate": {
         "ttlSecondsAfterFinished": 600, "podAnnotations": {"sidecar.istio.io/inject": "false"}, "nodeSelector": {"pool": "jobs"},
         "tolerations": [{"key": "jobs"}], "extraEnv": [{"name": "RUST_BACKTRACE", "value": "1"}], "backoffLimit": 0,
@@ -188,10 +190,46 @@ FEATURES = {
         "config": {"traces": {"endpoint": "http://collector.observability.svc:4318/v1/traces"}}},
     "several-hosts": {"postgres": {"url": "postgres://u@a.test:5432,b.test:5433,c.test/mcp_tasks"}},
 }
+# These say things of groups of workers and of all pods, and so are not mixed with others.
+ALONE = {
+    # A digest is for one image; the example for high availability says to pin so.
+    "digest-groups": {"image": {"repository": "registry.test/ours", "tag": "1", "digest": "sha256:" + "a" * 64}, "postgres": {"maxConnections": 500}, "workers": {
+        "default": {}, "tag": {"image": {"tag": "2"}}, "other": {"image": {"repository": "registry.test/other"}},
+        "pinned": {"image": {"repository": "registry.test/pinned", "digest": "sha256:" + "b" * 64}}, "same": {"image": {"repository": "registry.test/ours"}}}},
+    # What a group says in its own way replaces what all groups have.
+    "replaced": {
+        "workerDefaults": {"postgres": {"url": f"postgres://w:{rendering.PASSWORD}@postgres.test:6543/mcp_tasks", "passwordFile": {"path": "/mnt/csi/password"}},
+                           "toolsFile": "[[command]]\nname = \"a\"\nrun = [\"true\"]\n", "podDisruptionBudget": {"minAvailable": 1}, "terminationGracePeriodSeconds": 90,
+                           "autoscaling": {"enabled": True, "maxReplicas": 3}, "strategy": {"rollingUpdate": {"maxSurge": 2}},
+                           "serviceAccount": {"name": "ext-account", "annotations": {"a": "b"}},
+                           "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
+        "extraVolumes": [{"name": "csi", "csi": {"driver": "secrets-store.csi.k8s.io"}}], "extraVolumeMounts": [{"name": "csi", "mountPath": "/mnt/csi"}],
+        "cron": {"strategy": {"type": "Recreate"}, "serviceAccount": {"name": "ext-account", "annotations": {"c": "d"}}},
+        "postgres": {"maxConnections": 1000},
+        "workers": {"default": None, "a": {}, "b": {
+            "postgres": {"existingSecret": "ext-worker", "passwordFile": {"existingSecret": "ext-worker", "key": "word"}},
+            "toolsFrom": {"existingConfigMap": "ext-tools"}, "podDisruptionBudget": {"maxUnavailable": "50%"}, "terminationGracePeriodSeconds": None,
+            "autoscaling": {"lagSecondsPerReplica": None}, "strategy": {"type": "Recreate", "rollingUpdate": None},
+            "lifecycle": {"preStop": {"exec": {"command": ["/usr/local/bin/mcp-tasks", "--version"]}}}}, "c": {
+            "postgres": {"passwordFile": {"existingSecret": "ext-worker", "key": "word"}}, "autoscaling": {"enabled": False}}}},
+    "tools-replaced": {"workerDefaults": {"toolsFrom": {"existingSecret": "ext-tools"}}, "workers": {
+        "default": {"toolsFrom": {"existingConfigMap": "ext-tools"}}, "own": {"toolsFile": "[[command]]\nname = \"a\"\nrun = [\"true\"]\n"}}},
+    "lag": {"workers": {"default": {"autoscaling": {"enabled": True, "maxReplicas": 2, "lagSecondsPerReplica": None}}}},
+    "tls-alb": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "ingress": {
+        "enabled": True, "controller": "alb", "hosts": [{"host": "mcp.test"}]}},
+    # Nothing here knows how that controller is told.
+    "tls-other": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "ingress": {"enabled": True, "hosts": [{"host": "mcp.test"}]}},
+    "tls-no-policy": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}]}},
+    "networks": {"config": {"gateway": {"trusted_proxies": ["10.0.0.1", "10.0.0.0/8", "fd00::/8", "::1", "192.168.255.0/32", "::ffff:10.0.0.0/104"]}}},
+    "dsn": {"postgres": {"url": f"host=postgres.test user=u password={rendering.PASSWORD} dbname=mcp_tasks"}, "redis": {"url": "valkey://redis.test/3"}},
+    "cluster-0": {"redis": {"url": "redis://a.test:6379,b.test:6379/0"}, "config": {"redis": {"cluster": True}}},
+    "required": {"postgres": {"url": URLS["postgres"]["url"] + "?sslmode=require", "ca": {"existingSecret": "ext-ca"}}},
+    "shares": {"gateway": {"replicas": 3, "podDisruptionBudget": {"minAvailable": "60%"}}},
+}
 # Of these only one at a time.
 EXCLUDE = [
     {"jwt", "jwt-keys", "proxy"}, {"callbacks", "callbacks-keys"}, {"tokens", "tokens-further", "scopes", "callbacks", "tls", "tls-route", "tls-system", "test-tokens"}, {"pod-monitor", "service-monitor"}, {"keda", "keda-auth", "external"}, {"budgets", "hpa"},
-    {"own-file-secret", "own-file-map", "own-file-csi", "own-file-tokens"}, {"tools", "tools-map", "tools-secret"}, {"trial", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi", "roles", "roles-passwords"},
+    {"own-file-secret", "own-file-map", "own-file-csi", "own-file-tokens"}, {"tools", "tools-map", "tools-secret"}, {"trial", "trial-mirror", "secrets", "authorities", "authority-only", "several-hosts", "passwords", "passwords-csi", "roles", "roles-passwords"},
     {"encryption", "encryption-csi"}, *({"encryption-csi", n} for n in ("passwords-csi", "roles-passwords", "own-file-csi", "tokens-further", "containers")),
     {"init", "no-migration", "roles"}, {"init", "no-migration", "roles-passwords"}, {"own-file-csi", "roles-passwords"}, {"containers", "roles-passwords"},
     {"operators", "policies", "no-policies"}, {"operators", "load-balancer", "node-port", "ipv6"}, {"operators", "budgets"}, {"operators", "settings"},
@@ -230,6 +268,8 @@ def good():
         yield Case(example.stem, files=(example,))
         yield Case(f"{example.stem}, URLs given", files=(example,), arguments=SET)
     for name, values in FEATURES.items():
+        yield Case(name, values=merged(URLS, values))
+    for name, values in ALONE.items():
         yield Case(name, values=merged(URLS, values))
     # What the page on installation shows as values.
     page = (ROOT / "docs/install-kubernetes.md").read_text()
@@ -280,10 +320,18 @@ BAD = [
     (merged(URLS, {"redis": {"url": "redis://a:1,b:2"}}), ["redis.url: only a Redis Cluster has several addresses"]),
     (merged(URLS, {"config": {"postgres": {"pool_size": 5}, "gateway": {"bind": "0.0.0.0:3000"}}, "cron": {"config": {"redis": {"url": "redis://a"}}}}),
      ["config.postgres.pool_size: the chart sets it: use gateway.poolSize", "config.gateway.bind: the chart sets it", "cron.config.redis.url: the chart sets it"]),
-    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable in a ConfigMap']),
+    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable by whoever sees pods']),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"auth": {"implied_scopes": {"a:b": ["c"]}}}}),
      ["auth.implied_scopes.a:b cannot be an environment variable"]),
+    (merged(URLS, {"workerDefaults": {"files": {"a": "x" * 122880}}}), ["workers.default: its settings and files are", "pods carry 122880 at most"]),
+    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "am", "kind": "alertmanager", "url": f"http://u:{rendering.PASSWORD}@am.test:9093"}]}},
+                   "gateway": {"config": {"traces": {"endpoint": f"http://u:{rendering.PASSWORD}@otel.test:4318/v1/traces"}}}}),
+     ["config.alerts.receivers: a password in a URL would be readable", "gateway.config.traces.endpoint: a password in a URL", "write [traces] into a settings file"]),
+    (merged(URLS, FEATURES["callbacks"], {"config": {"callbacks": {"public_url": "https://mcp.test/tasks"}}, "ingress": {"enabled": True, "hosts": [{"host": "mcp.test"}]}}),
+     ["config.callbacks.public_url: it has a path, and an Ingress without paths of yours, the HTTPRoute leads to gateways at /callbacks only"]),
+    (merged(URLS, {"gateway": {**JWT, "service": {"type": "LoadBalancer"}}}), ["gateway.service.type=LoadBalancer: with config.auth.mode", "config.gateway.allowed_hosts"]),
+    (merged(URLS, {"gateway": JWT, "httpRoute": {"enabled": True, "parentRefs": [{"name": "a"}]}}), ["httpRoute without hostnames: with config.auth.mode", "host not allowed"]),
     # A settings file that the chart cannot read.
     (merged(URLS, {"configFile": {"existingSecret": "ext-config"}}), ["configFile: the chart cannot read it", "say config.auth.mode", "configFile.ports: the chart cannot read the file"]),
     (merged(URLS, FEATURES["own-file-secret"], {"ingress": {"enabled": True, "hosts": [{"host": "a"}]}}), ["ingress.enabled: config.auth.mode is", "loopback address only"]),
@@ -307,6 +355,50 @@ BAD = [
     (merged(URLS, {"encryption": {"keys": [{"id": "a"}]}}), ["encryption.keys: say where they are"]),
     (merged(URLS, {"encryption": {"existingSecret": "ext-encryption"}}), ["there are no encryption.keys, so that nothing would be sealed"]),
     (merged(URLS, {"config": {"encryption": {"keys": [{"id": "a", "key": "b"}]}}}), ["config.encryption.keys: the chart sets it"]),
+    # A digest of another image, and one where none belongs.
+    (merged(URLS, {"image": {"digest": "sha256:" + "a" * 64}, "workers": {"b": {"image": {"repository": "registry.test/b"}}}}),
+     ['workers.b.image: "registry.test/b" is another image, which the digest of the general one is not for: say its own digest, or a tag']),
+    (merged(URLS, {"image": {"repository": "registry.test:5000/x/y:1.2"}, "migrate": {"image": {"repository": "x/y@sha256:1"}}}),
+     ['image.repository: "registry.test:5000/x/y:1.2" has a tag or a digest in it: write them into image.tag', 'migrate.image.repository: "x/y@sha256:1" has']),
+    (merged(URLS, {"migrate": {"serviceAccount": {"name": "a"}}, "cron": {"serviceAccount": {"name": "a"}}}),
+     ['migrate.serviceAccount.name: "a" is the account of cron, too, and that of the migration is deleted after it']),
+    # Names that are there twice.
+    (merged(URLS, {"extraVolumes": [{"name": "tmp", "emptyDir": {}}], "extraVolumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}),
+     ['gateway.extraVolumes: "tmp" is there twice', 'migrate.extraVolumes: "tmp" is there twice', 'cron.extraVolumeMounts: "/tmp" is there twice']),
+    (merged(URLS, {"gateway": {**JWT, "extraVolumes": [{"name": "proxy", "emptyDir": {}}], "extraContainers": [{"name": "proxy", "image": "a"}]}}),
+     ['gateway.extraVolumes: "proxy" is there twice', 'gateway.extraContainers, initContainers: "proxy" is there twice']),
+    (merged(URLS, {"gateway": {"proxy": {**JWT["proxy"], "port": 9100}}}), ["gateway.proxy.port: 9100 is a port of the gateway beside it"]),
+    (merged(URLS, {"encryption": {"existingSecret": "ext-encryption", "keys": [{"id": "a", "key": "b"}, {"id": "a"}]}}), ['encryption.keys: the id "a" is there twice']),
+    # Addresses that are none.
+    (merged(URLS, {"postgres": {"url": "pg:5432/mcp"}, "cron": {"postgres": {"url": "mysql://a"}}, "redis": {"url": "redis:6379"}}),
+     ["postgres.url: it is no URL of Postgres", "cron.postgres.url: it is no URL of Postgres", "redis.url: it is no address of Redis"]),
+    (merged(URLS, {"redis": {"url": "redis+sentinel://a:26379/mymaster"}}), ["redis.url: Sentinel is not supported"]),
+    (merged(URLS, {"redis": {"url": "redis://a:6379/3"}, "config": {"redis": {"cluster": True}}}), ["redis.url: a Redis Cluster has no database but 0"]),
+    (merged(URLS, {"postgres": {"url": "postgres://a/b?sslmode=disable", "ca": {"existingSecret": "ext-ca"}}, "migrate": {"postgres": {"url": "postgres://o@a/b?sslmode=prefer"}}}),
+     ["postgres.url: postgres.ca names an authority, but with this sslmode", "migrate.postgres.url: postgres.ca names"]),
+    # Keys that are nowhere.
+    (merged(URLS, {"config": {"callbacks": {"public_url": "https://a"}}, "callbackKeys": {"create": False}}), ["callbackKeys: config.callbacks.public_url needs a key that signs"]),
+    # Pods that are none, or must all stay.
+    (merged(URLS, {"cron": {"replicas": 0}}), ["cron.replicas: without a cron no lost job comes back"]),
+    (merged(URLS, {"workerDefaults": {"autoscaling": {"enabled": True, "minReplicas": 0}}}), ["workerDefaults.autoscaling.minReplicas"]),
+    (merged(URLS, {"workers": {"b": {"autoscaling": {"minReplicas": 0}}}}), ["workers.b.autoscaling.minReplicas"]),
+    (merged(URLS, {"gateway": {"podDisruptionBudget": {"minAvailable": "100%"}}, "cron": {"podDisruptionBudget": {"minAvailable": "51%"}}}),
+     ["gateway.podDisruptionBudget: minAvailable (100%, of 2 pods: 2) is not less than", "cron.podDisruptionBudget: minAvailable (51%, of 2 pods: 2)"]),
+    # Settings that every binary refuses.
+    (merged(URLS, {"config": {"auth": {"mode": "tokens", "resource": "https://a", "issuers": [{"issuer": "https://a", "tenantclaim": "x"}]}}}), ["config.auth.issuers.0", "tenantclaim"]),
+    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "a", "kid": "log"}]}}}), ["config.alerts.receivers.0", "kid"]),
+    (merged(URLS, {"config": {"logs": {"format": "jsn"}}}), ["config.logs.format"]),
+    (merged(URLS, {"config": {"auth": {"mode": "token"}}}), ["config.auth.mode"]),
+    (merged(URLS, {"config": {"auth": {"mode": "tokens", "issuers": [{"issuer": "https://a"}]}}}), ["config.auth.resource: access tokens are for somebody"]),
+    (merged(URLS, {"config": {"gateway": {"trusted_proxies": ["10.0.0.0/33", "10.0.0.256", "ingress", "fd00::/129"]}}}),
+     [f'config.gateway.trusted_proxies: "{n}" is no address' for n in ("10.0.0.0/33", "10.0.0.256", "ingress", "fd00::/129")]),
+    (merged(URLS, {"gateway": {"config": {"gateway": {"trusted_proxies": ["0.0.0.0/0", "::/0"]}}}}),
+     [f'config.gateway.trusted_proxies: "{n}" is everybody' for n in ("0.0.0.0/0", "::/0")]),
+    # Settings that all processes need alike.
+    (merged(URLS, {"workers": {"default": {"config": {"redis": {"shards": 12, "key_prefix": "other"}, "postgres": {"lease": "30s"}}}},
+                   "cron": {"config": {"redis": {"cluster": True}}}, "gateway": {"config": {"postgres": {"lease": "1m"}}}}),
+     ["workers.default.config.redis.shards: all processes need the same: set config.redis.shards", "workers.default.config.redis.key_prefix", "workers.default.config.postgres.lease",
+      "cron.config.redis.cluster", "gateway.config.postgres.lease"]),
     # Typos.
     (merged(URLS, {"fullnameOverride": "My_Tasks"}), ["fullnameOverride"]),
     (merged(URLS, {"encryption": {"existingSecret": "a", "keys": [{"name": "b"}]}}), ["encryption.keys.0"]),

@@ -25,6 +25,7 @@ import outcomes
 import pages
 import policies
 import rendering
+import schema as chart_schema
 import units
 import upgrades
 from rendering import CHART, ROOT, Case
@@ -121,13 +122,14 @@ def settings(renderings, binary):
 def tools(renderings, binary):
     seen = set()
     for rendered in renderings:
-        for o in rendered.of("ConfigMap"):
-            if "tools.toml" not in o.get("data", {}) or (text := json.dumps(o["data"], sort_keys=True)) in seen:
+        for o in rendered.of("Deployment"):
+            brought = rendering.carried(o, "files")
+            if "tools.toml" not in brought or (text := json.dumps(brought, sort_keys=True)) in seen:
                 continue
             seen.add(text)
             folder = rendering.SCRATCH / f"tools-{len(seen)}"
             folder.mkdir()
-            for name, content in o["data"].items():
+            for name, content in brought.items():
                 (folder / name).write_text(content)
                 (folder / name).chmod(0o555)
             if refusal := binary.refuses_tools(folder / "tools.toml"):
@@ -209,14 +211,33 @@ def notes():
     (chart / "NOTES").write_text((CHART / "templates/NOTES.txt").read_text())
     (chart / "templates/notes.yaml").write_text('kind: Notes\nout: {{ tpl (.Files.Get "NOTES") $ | quote }}\n')
     for case, wanted in (("default", ["helm test mcp-tasks -n tasks", "loopback", "No group of workers has tools"]),
-                         ("trial", ["FOR TRIALS ONLY"]), ("jwt", ["come through the proxy"]), ("tokens", ["TOKEN is an access token", "https://mcp.test/mcp", "config.gateway.trusted_proxies"])):
-        values = rendering.URLS if case == "default" else cases.merged(rendering.URLS, cases.FEATURES[case])
+                         ("trial", ["FOR TRIALS ONLY"]), ("jwt", ["come through the proxy", "exec deployment/mcp-tasks-gateway -- /usr/local/bin/mcp-tasks doctor"]), ("roles", ["user of Postgres of their own"]), ("tokens", ["TOKEN is an access token", "https://mcp.test/mcp", "config.gateway.trusted_proxies"]),
+                         ("tls-other", ["curl -sk https://127.0.0.1:3000/mcp", "nothing here tells your Ingress controller"]),
+                         ("tls-no-policy", ["curl -sk https://127.0.0.1:3000/mcp", "no BackendTLSPolicy says so"]),
+                         ("no-keys", ["no key for requestState"])):
+        values = rendering.URLS if case == "default" else cases.merged(rendering.URLS, {**cases.FEATURES, **cases.ALONE}[case])
         rendered = rendering.render(Case(f"notes {case}", values=values), chart)
         said = [o["out"] for o in rendered.objects if o["kind"] == "Notes"]
         if not said:
             yield f"NOTES.txt: {rendered.text}"
         else:
             yield from (f"NOTES.txt, {case}: says nothing of {part!r}" for part in wanted if part not in said[0])
+
+
+def shared(binary):
+    """What the page of settings says of all processes, and names in lists of tables, are what chart and binary have."""
+    refused = re.search(r'range \$setting := list (.*?) -', (CHART / "templates/_refusals.tpl").read_text())[1]
+    section = ""
+    for line in (ROOT / "docs/configuration.md").read_text().splitlines():
+        section = m[1] if (m := re.match(r"## `\[([a-z_.]+)\]`", line)) else section
+        if (m := re.match(r"\| `([a-z_]+)` .*[Tt]he same (in all processes|for every process)", line)) and f'"{section}.{m[1]}"' not in refused:
+            yield f"docs/configuration.md: {section}.{m[1]} is the same in all processes, and the chart takes it for one kind"
+    for path, name in (("auth", "issuers"), ("alerts", "receivers")):
+        file = rendering.SCRATCH / f"{name}.toml"
+        file.write_text(f'[{path}]\n{name} = [{{ no_such_name = 1 }}]\n')
+        told = set(re.findall(r"`(\w+)`", binary.refuses(file, {}).partition("expected one of")[2].partition("(")[0]))
+        if told != chart_schema.ITEMS[name]["properties"].keys():
+            yield f"values.schema.json: config.{path}.{name} has other names than the binary: {sorted(told)}"
 
 
 def probes():
@@ -264,7 +285,7 @@ def main():
     try:
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             report("README.md, values.schema.json, values.yaml", generated())
-            report("versions, probes", [*versions(), *probes()])
+            report("versions, probes, settings that are shared", [*versions(), *probes(), *shared(binary)])
             report("deploy/", deploy.check(binary))
             found = list(pages.check(binary))
             report(f"{pages.check.count} things that commands of pages say", found)

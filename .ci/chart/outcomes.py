@@ -22,10 +22,15 @@ def urls(rendered):
                     yield f"{name}/{container['name']}", (ref["name"], ref["key"])
 
 
+def settings(rendered, name):
+    """The settings file of a Deployment's pods."""
+    return rendering.carried(rendered.by_name[("Deployment", name)], "config").get("mcp-tasks.toml", "")
+
+
 def passwords(rendered):
     """The file that each settings file names for the password of Postgres."""
-    for o in rendered.of("ConfigMap"):
-        for line in o["data"].get("mcp-tasks.toml", "").partition("[postgres]")[2].partition("\n[")[0].splitlines():
+    for o in rendered.of("Deployment"):
+        for line in settings(rendered, o["metadata"]["name"]).partition("[postgres]")[2].partition("\n[")[0].splitlines():
             if line.startswith("password_file"):
                 yield o["metadata"]["name"].removeprefix("mcp-tasks-"), line.split('"')[1]
 
@@ -68,6 +73,10 @@ def mirror(r):
     yield "ours", "mirror.test:5000/mcp-tasks/mcp-tasks:0.2.0" in images, True
     yield "Python's", any(i.startswith("mirror.test:5000/library/python:") for i in images), True
     yield "pull secrets", {str(spec.get("imagePullSecrets")) for spec in pods(r).values()}, {"[{'name': 'pull'}]"}
+
+
+def pulled(r):
+    yield "pull secrets", {name: spec.get("imagePullSecrets") for name, spec in pods(r).items()}, dict.fromkeys(pods(r), [{"name": "pull"}])
 
 
 def migration(r):
@@ -186,10 +195,10 @@ def groups(r):
     yield "memory", {n: s["containers"][0]["resources"]["limits"]["memory"] for n, s in found.items()}, {"worker-fast": "2Gi", "worker-slow": "1Gi"}
     yield "images", found["worker-slow"]["containers"][0]["image"], "registry.test/slow@sha256:" + "0" * 64
     yield "tolerations", [s.get("tolerations") for _, s in sorted(found.items())], [[{"key": "a"}], None]
-    settings = {n: r.by_name[("ConfigMap", f"mcp-tasks-{n}")]["data"]["mcp-tasks.toml"] for n in found}
-    yield "settings", ["slots = 10" in settings["worker-fast"], "1m 30s" in settings["worker-slow"], "slots = 10" in settings["worker-slow"]], [
+    told = {n: settings(r, f"mcp-tasks-{n}") for n in found}
+    yield "settings", ["slots = 10" in told["worker-fast"], "1m 30s" in told["worker-slow"], "slots = 10" in told["worker-slow"]], [
         True, True, False]
-    yield "pools", ["pool_size = 5" in settings["worker-fast"], "pool_size = 4" in settings["worker-slow"]], [True, True]
+    yield "pools", ["pool_size = 5" in told["worker-fast"], "pool_size = 4" in told["worker-slow"]], [True, True]
 
 
 def of_pods(r):
@@ -224,6 +233,49 @@ def digest(r):
     yield "images", images, {"registry.test/mcp-tasks@sha256:" + "a" * 64}
 
 
+def digest_groups(r):
+    ours, other = "registry.test/ours", "registry.test/other"
+    found = {n: pods(r)[n]["containers"][0]["image"] for n in pods(r) if n != "test"}
+    pinned = f"{ours}@sha256:" + "a" * 64
+    yield "images", found, {"gateway": pinned, "cron": pinned, "migrate": pinned, "worker-default": pinned, "worker-same": pinned,
+                            "worker-tag": f"{ours}:2", "worker-other": f"{other}:1", "worker-pinned": "registry.test/pinned@sha256:" + "b" * 64}
+
+
+def replaced(r):
+    yield "URLs", {n: s for n, s in urls(r) if n.startswith("worker")}, {
+        "worker-a/worker": ("mcp-tasks-urls", "postgres-worker-a"), "worker-b/worker": ("ext-worker", "url"),
+        "worker-c/worker": ("mcp-tasks-urls", "postgres-worker-c")}
+    # No other group's user is in the Secret for the one that has a Secret of its own.
+    yield "URLs of the chart's Secret", sorted(r.by_name[("Secret", "mcp-tasks-urls")]["data"]), ["postgres", "postgres-worker-a", "postgres-worker-c", "redis"]
+    files = "/etc/mcp-tasks/postgres/password/word"
+    yield "password files", {n: f for n, f in passwords(r) if n.startswith("worker")}, {"worker-a": "/mnt/csi/password", "worker-b": files, "worker-c": files}
+    told = {n: settings(r, f"mcp-tasks-worker-{n}") for n in "abc"}
+    yield "tools", {n: re.search(r'file = "([^"]+tools.toml)"', t)[1] for n, t in told.items()}, {
+        "a": "/etc/mcp-tasks/files/tools.toml", "b": "/etc/mcp-tasks/tools/tools.toml", "c": "/etc/mcp-tasks/files/tools.toml"}
+    budgets = {n: r.by_name[("PodDisruptionBudget", f"mcp-tasks-worker-{n}")]["spec"] for n in "ab"}
+    yield "budgets", [(b.get("minAvailable"), b.get("maxUnavailable")) for b in budgets.values()], [(1, None), (None, "50%")]
+    yield "time to end", [pods(r)[f"worker-{n}"]["terminationGracePeriodSeconds"] for n in "ab"], [90, 10 + 5 + 5]
+    yield "triggers", [[t["name"] for t in r.by_name[("ScaledObject", f"mcp-tasks-worker-{n}")]["spec"]["triggers"]] for n in "ab"], [["jobs", "lag"], ["jobs"]]
+    strategies = {n: r.by_name[("Deployment", f"mcp-tasks-{n}")]["spec"]["strategy"] for n in ("worker-a", "worker-b", "cron")}
+    yield "strategies", strategies, {"worker-a": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
+                                     "worker-b": {"type": "Recreate"}, "cron": {"type": "Recreate"}}
+    yield "hooks", [pods(r)[f"worker-{n}"]["containers"][0]["lifecycle"]["preStop"].keys() for n in "ab"], [{"sleep"}, {"exec"}]
+    # Made once, with what each of them says.
+    accounts = [o["metadata"] for o in r.of("ServiceAccount") if o["metadata"]["name"] == "ext-account"]
+    yield "accounts", [a["annotations"] for a in accounts], [{"a": "b", "c": "d"}]
+
+
+def tools_replaced(r):
+    for name, wanted in (("default", "tools/tools.toml"), ("own", "files/tools.toml")):
+        told = settings(r, f"mcp-tasks-worker-{name}")
+        yield f"{name}'s tools", re.search(r'file = "([^"]+)"', told)[1], f"/etc/mcp-tasks/{wanted}"
+        yield f"{name}'s volumes", [v["name"] for v in pods(r)[f"worker-{name}"]["volumes"] if v["name"] in ("tools", "files")], [wanted.split("/")[0]]
+
+
+def lag(r):
+    yield "triggers", [t["name"] for t in r.by_name[("ScaledObject", "mcp-tasks-worker-default")]["spec"]["triggers"]], ["jobs"]
+
+
 def accounts(r):
     yield "accounts", {n: pods(r)[n]["serviceAccountName"] for n in ("gateway", "cron")}, {"gateway": "ext-account", "cron": "mcp-tasks-cron"}
     yield "made", sorted(o["metadata"]["name"] for o in r.of("ServiceAccount")), [
@@ -242,6 +294,9 @@ def load_balancer(r):
     wanted = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local",
               "trafficDistribution": "PreferClose", "allocateLoadBalancerNodePorts": False, "loadBalancerIP": "10.0.0.7"}
     yield "the Service", {key: spec.get(key) for key in wanted}, wanted
+    yield "names", re.findall(r"allowed_hosts = (.*)", settings(r, "mcp-tasks-gateway")), [
+        '["mcp-tasks-gateway", "mcp-tasks-gateway:80", "mcp-tasks-gateway.tasks", "mcp-tasks-gateway.tasks:80", "mcp-tasks-gateway.tasks.svc", '
+        '"mcp-tasks-gateway.tasks.svc:80", "mcp-tasks-gateway.tasks.svc.cluster.local", "mcp-tasks-gateway.tasks.svc.cluster.local:80", "mcp.test"]']
     # What comes in goes through the proxy, never around it.
     yield "its port", (spec["ports"][0]["port"], spec["ports"][0]["targetPort"]), (80, "proxy")
 
@@ -274,7 +329,7 @@ def encryption(r):
         yield f"{name}'s keys", volume, ["ext-encryption"]
     yield "the migration's", "encryption" in str(pods(r)["migrate"]), False
     for name in ("gateway", "worker-default", "cron"):
-        told = r.by_name[("ConfigMap", f"mcp-tasks-{name}")]["data"]["mcp-tasks.toml"]
+        told = settings(r, f"mcp-tasks-{name}")
         found = re.findall(r'"id" = "([^"]+)", "key_file" = "([^"]+)"', told)
         yield f"{name}'s settings", found, [("2026-11", "/etc/mcp-tasks/encryption/november"), ("2026-05", "/etc/mcp-tasks/encryption/2026-05")]
 
@@ -313,20 +368,24 @@ def test_elsewhere(r):
 
 
 def behind_proxy(r):
-    told = r.by_name[("ConfigMap", "mcp-tasks-gateway")]["data"]["mcp-tasks.toml"]
+    told = settings(r, "mcp-tasks-gateway")
     yield "who is believed", re.findall(r"trusted_proxies = (.*)", told), ['["10.42.0.0/16", "127.0.0.1", "::1"]']
-    proxy = r.by_name[("ConfigMap", "mcp-tasks-gateway-proxy")]["data"]["haproxy.cfg"]
+    proxy = rendering.carried(r.by_name[("Deployment", "mcp-tasks-gateway")], "proxy")["haproxy.cfg"]
     yield "who is told", "option forwardfor" in proxy, True
 
 
 NGINX, ALB = "nginx.ingress.kubernetes.io", "alb.ingress.kubernetes.io"
+# By default it asks for `/`, and a gateway has nothing there.
+HEALTH = {f"{ALB}/healthcheck-path": "/.well-known/oauth-protected-resource", f"{ALB}/success-codes": "200-499"}
 CASES = {"default": default, "route": route, "route-retry": route_retry, "hpa": hpa, "external": external, "groups": groups,
          "ingress-nginx": ingress(**{f"{NGINX}/proxy-buffering": "off", f"{NGINX}/proxy-read-timeout": "3600", f"{NGINX}/proxy-body-size": "5m"}),
          "ingress-haproxy": ingress(**{"haproxy.org/timeout-server": "3600s", "haproxy.org/timeout-client": "3600s"}),
-         "ingress-alb": ingress(**{f"{ALB}/load-balancer-attributes": "idle_timeout.timeout_seconds=3600", "a": "b"}),
+         "ingress-alb": ingress(**{f"{ALB}/load-balancer-attributes": "idle_timeout.timeout_seconds=3600", "a": "b", **HEALTH}),
+         "tls-alb": ingress(**{f"{ALB}/backend-protocol": "HTTPS", **HEALTH}), "digest-groups": digest_groups, "replaced": replaced,
+         "tools-replaced": tools_replaced, "lag": lag,
          "pods": of_pods, "containers": containers, "digest": digest, "accounts": accounts, "budgets": budgets, "load-balancer": load_balancer,
          "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi, "encryption": encryption, "own-file-tokens": own_file,
-         "test-tokens": test_tokens, "test-elsewhere": test_elsewhere, "jwt-keys": behind_proxy,
+         "trial-mirror": pulled, "test-tokens": test_tokens, "test-elsewhere": test_elsewhere, "jwt-keys": behind_proxy,
          "roles": roles, "roles-passwords": roles_passwords, "mirror": mirror, "migration": migration, "operators": operators,
          "tls": tls_ingress, "tls-route": tls_route}
 

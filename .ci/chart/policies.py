@@ -65,7 +65,14 @@ def pod(o, labels, spec, rendered, external):
     if before and account and account not in external:
         if missed := missing("ServiceAccount", account):
             yield missed
+    annotations = (o if o["kind"] == "Pod" else o["spec"]["template"])["metadata"].get("annotations", {})
     for volume in volumes.values():
+        for item in volume.get("downwardAPI", {}).get("items", []):
+            if item["fieldRef"]["fieldPath"] not in {f"metadata.annotations['{name}']" for name in annotations}:
+                yield f"mounts {item['path']} of {item['fieldRef']}, which it has not"
+        # An update must not change what pods of before read when they start again.
+        if not hook and ("ConfigMap", volume.get("configMap", {}).get("name")) in rendered.by_name and volume["configMap"]["name"] not in external:
+            yield f"reads ConfigMap/{volume['configMap']['name']}, which the next release of the chart changes under it"
         if "hostPath" in volume:
             yield "mounts the node's files"
         for source, field, kind in (("secret", "secretName", "Secret"), ("configMap", "name", "ConfigMap")):

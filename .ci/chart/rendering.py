@@ -91,3 +91,11 @@ def pod_spec(o):
     if not template or o["kind"] not in ("Deployment", "StatefulSet", "Job"):
         return None
     return template["metadata"]["labels"], template["spec"]
+
+
+def carried(o, volume):
+    """Files that the pods of an object bring in annotations of their own, by name; nothing if the volume is another."""
+    pod = o if o["kind"] == "Pod" else o["spec"]["template"]
+    [found] = [v for v in pod["spec"].get("volumes", []) if v["name"] == volume] or [{}]
+    return {item["path"]: pod["metadata"]["annotations"][item["fieldRef"]["fieldPath"].split("'")[1]]
+            for item in found.get("downwardAPI", {}).get("items", [])}

@@ -45,7 +45,7 @@
 {{- $problems = append $problems "redis.ca: redis.url is not encrypted, so that nobody would be asked for a certificate: write rediss://…" -}}
 {{- end -}}
 
-{{/* Settings that the chart derives, and secrets that would be in a ConfigMap. */}}
+{{/* Settings that the chart derives, and secrets that whoever sees pods could read. */}}
 {{- $owned := dict
   "postgres.url" "use postgres.url or postgres.existingSecret"
   "postgres.pool_size" "use gateway.poolSize, workerDefaults.poolSize, workers.<group>.poolSize and cron.poolSize, which the sum of connections counts"
@@ -74,9 +74,16 @@
 {{- if and (ne $place "config") (dig "callbacks" "public_url" "" $config) -}}
 {{- $problems = append $problems (printf "%s.callbacks.public_url: gateways and workers need the same: set config.callbacks.public_url" $place) -}}
 {{- end -}}
+{{- range $section, $table := $config -}}
+{{- range $setting, $value := $table -}}
+{{- if regexMatch "://[^/?#@\"\\s]+@" (toJson $value) -}}
+{{- $problems = append $problems (printf "%s.%s.%s: a password in a URL would be readable by whoever sees pods: write [%s] into a settings file of your own (configFile.existingSecret)" $place $section $setting $section) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range $receiver := dig "alerts" "receivers" list $config -}}
 {{- if $receiver.secret -}}
-{{- $problems = append $problems (printf "%s.alerts.receivers: the secret of %q would be readable in a ConfigMap: write [alerts] into a settings file of your own (configFile.existingSecret)" $place (toString $receiver.name)) -}}
+{{- $problems = append $problems (printf "%s.alerts.receivers: the secret of %q would be readable by whoever sees pods: write [alerts] into a settings file of your own (configFile.existingSecret)" $place (toString $receiver.name)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -89,6 +96,15 @@
 {{- if gt (len (compact (list $values.toolsFile .existingConfigMap .existingSecret))) 1 -}}
 {{- $problems = append $problems (printf "%s: its tools file is said more than once: choose one of toolsFile, toolsFrom.existingConfigMap and toolsFrom.existingSecret" $place) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What pods bring with them. Clients that apply note it once more in the same annotations, which are 256 KiB. */}}
+{{- $bytes := 0 -}}
+{{- range $text := include "mcp-tasks.carriedAnnotations" (list $root $component "config" "files" "proxy") | fromJson -}}
+{{- $bytes = add $bytes (len $text) -}}
+{{- end -}}
+{{- if gt $bytes 122880 -}}
+{{- $problems = append $problems (printf "%s: its settings and files are %d bytes, and pods carry 122880 at most: bring them by toolsFrom, by extraVolumes or in the image" $place $bytes) -}}
 {{- end -}}
 
 {{/* Time to end. */}}
@@ -179,6 +195,14 @@
 {{- $problems = append $problems (printf "%s: config.auth.mode is \"dev\", which believes every caller, so that gateways listen on their pods' loopback address only and nothing outside reaches them: set config.auth.mode to \"tokens\" and say who issues them (docs/authentication.md), or let a proxy in their pods check who is calling (gateway.proxy.enabled)" (join ", " $ways)) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (include "mcp-tasks.loopback" .) .Values.gateway.proxy.enabled (not (dig "gateway" "allowed_hosts" list (mergeOverwrite (deepCopy .Values.config) (deepCopy .Values.gateway.config)))) -}}
+{{- $unnamed := list -}}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.hostnames) -}}{{- $unnamed = append $unnamed "httpRoute without hostnames" -}}{{- end -}}
+{{- if and (ne .Values.gateway.service.type "ClusterIP") (not (or .Values.ingress.enabled .Values.httpRoute.enabled)) -}}{{- $unnamed = append $unnamed (printf "gateway.service.type=%s" .Values.gateway.service.type) -}}{{- end -}}
+{{- if $unnamed -}}
+{{- $problems = append $problems (printf "%s: with config.auth.mode \"dev\" gateways serve names that they know only (against DNS rebinding), and answer 403 \"host not allowed\" to all others: list the names that callers use in config.gateway.allowed_hosts" (join ", " $unnamed)) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.gateway.proxy -}}
 {{- if and .enabled (not .jwt.issuer) (not .files) (not .args) (not .env) -}}
 {{- $problems = append $problems "gateway.proxy: it is enabled without jwt.issuer, files, args or env, so that it does not know what to do" -}}
@@ -197,6 +221,16 @@
 {{- $auth := dig "auth" dict (mergeOverwrite (deepCopy .Values.config) (deepCopy .Values.gateway.config)) -}}
 {{- if and (not $auth.issuers) (not $auth.api_keys_file) -}}
 {{- $problems = append $problems "config.auth: mode is \"tokens\", but there are neither issuers nor an api_keys_file, so that nobody could call" -}}
+{{- end -}}
+{{- end -}}
+{{- if (include "mcp-tasks.callbacks" . | urlParse).path | trimSuffix "/" -}}
+{{- $ways := list -}}
+{{- $default := false -}}
+{{- range .Values.ingress.hosts -}}{{- if not .paths -}}{{- $default = true -}}{{- end -}}{{- end -}}
+{{- if and .Values.ingress.enabled $default -}}{{- $ways = append $ways "an Ingress without paths of yours" -}}{{- end -}}
+{{- if .Values.httpRoute.enabled -}}{{- $ways = append $ways "the HTTPRoute" -}}{{- end -}}
+{{- if $ways -}}
+{{- $problems = append $problems (printf "config.callbacks.public_url: it has a path, and %s leads to gateways at /callbacks only, where they answer: leave the path out" (join ", " $ways)) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}

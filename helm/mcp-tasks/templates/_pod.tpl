@@ -100,13 +100,12 @@ securityContext:
 {{- $checksums := dict "checksum/config" (include "mcp-tasks.settings" . | sha256sum) -}}
 {{- $urls := list (include "mcp-tasks.store" (list $root "postgres" $component)) (include "mcp-tasks.store" (list $root "redis")) -}}
 {{- $_ := set $checksums "checksum/urls" (join "\n" $urls | sha256sum) -}}
-{{- with $values.files -}}{{- $_ := set $checksums "checksum/files" (toJson . | sha256sum) -}}{{- end -}}
-{{- if $proxy -}}{{- $_ := set $checksums "checksum/proxy" (include "mcp-tasks.proxyFiles" $root | sha256sum) -}}{{- end -}}
+{{- $carried := include "mcp-tasks.carriedAnnotations" (list $root $component "config" "files" "proxy") | fromJson -}}
 metadata:
   labels:
     {{- include "mcp-tasks.podLabels" (list $root $component.name $values.podLabels) | nindent 4 }}
   annotations:
-    {{- mergeOverwrite (dict "kubectl.kubernetes.io/default-container" $component.role) (deepCopy $values.podAnnotations) $checksums | toYaml | nindent 4 }}
+    {{- mergeOverwrite (dict "kubectl.kubernetes.io/default-container" $component.role) (deepCopy $values.podAnnotations) $checksums $carried | toYaml | nindent 4 }}
 spec:
   {{- include "mcp-tasks.podCommon" . | nindent 2 }}
   terminationGracePeriodSeconds: {{ default (include "mcp-tasks.ending" . | fromJson).seconds $values.terminationGracePeriodSeconds }}
@@ -195,8 +194,12 @@ spec:
   volumes:
     {{- include "mcp-tasks.volumes" (list $root $component false) | trim | nindent 4 }}
     {{- if $proxy }}
+    {{- if include "mcp-tasks.proxyFiles" $root | fromJson }}
+    {{- include "mcp-tasks.carriedVolume" (list $root $component "proxy" "0444") | nindent 4 }}
+    {{- else }}
     - name: proxy
-      configMap: {name: {{ $component.fullname }}-proxy}
+      emptyDir: {}
+    {{- end }}
     - name: proxy-tmp
       emptyDir: {sizeLimit: 64Mi}
     {{- if $values.proxy.jwt.issuer }}

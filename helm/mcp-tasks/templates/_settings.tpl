@@ -112,7 +112,11 @@
 {{- $_ := set (get $chart $kind) "ca_file" (printf "/etc/mcp-tasks/%s/ca/%s" $kind $own.ca.key) -}}
 {{- end -}}
 {{- end -}}
-{{- $settings := mergeOverwrite $chart (deepCopy $values.config) (deepCopy $component.values.config) -}}
+{{- $settings := mergeOverwrite (deepCopy $chart) (deepCopy $values.config) (deepCopy $component.values.config) -}}
+{{- /* Names of the user's are further ones. */ -}}
+{{- with dig "gateway" "allowed_hosts" list $chart -}}
+{{- $_ := set $settings.gateway "allowed_hosts" (concat . (default list $settings.gateway.allowed_hosts) | uniq) -}}
+{{- end -}}
 {{- if include "mcp-tasks.ownFile" $root -}}
 {{- /* Pods are killed by what the values say, so that the file must not say anything else. */ -}}
 {{- range $time := (include "mcp-tasks.times" $component.role | fromJson).times -}}
@@ -229,8 +233,7 @@
 - name: config
   configMap: {name: {{ .existingConfigMap }}}
 {{- else if not (index $ 2) }}
-- name: config
-  configMap: {name: {{ $component.fullname }}}
+{{ include "mcp-tasks.carriedVolume" (list $root $component "config" "0444") }}
 {{- end }}
 {{- end }}
 {{- range $kind := list "postgres" "redis" }}
@@ -260,8 +263,7 @@
 - name: tmp
   emptyDir: {sizeLimit: 1Gi}
 {{- if and $component.values.files (not (index . 2)) }}
-- name: files
-  configMap: {name: {{ $component.fullname }}-files, defaultMode: 0555}
+{{ include "mcp-tasks.carriedVolume" (list $root $component "files" "0555") }}
 {{- end }}
 {{- if include "mcp-tasks.toolsFrom" $component }}
 - name: tools
