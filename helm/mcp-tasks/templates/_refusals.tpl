@@ -134,6 +134,8 @@
 {{- $octet := "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])" -}}
 {{- if not (or (regexMatch (printf "^(%s\\.){3}%s(/(3[0-2]|[12]?[0-9]))?$" $octet $octet) (toString .)) (regexMatch "^[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?$" (toString .))) -}}
 {{- $problems = append $problems (printf "config.gateway.trusted_proxies: %q is no address and no network like 10.0.0.0/8" (toString .)) -}}
+{{- else if hasSuffix "/0" (toString .) -}}
+{{- $problems = append $problems (printf "config.gateway.trusted_proxies: %q is everybody: name the proxies" (toString .)) -}}
 {{- end -}}
 {{- end -}}
 
