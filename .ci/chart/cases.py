@@ -199,7 +199,7 @@ ALONE = {
     # What a group says in its own way replaces what all groups have.
     "replaced": {
         "workerDefaults": {"postgres": {"url": f"postgres://w:{rendering.PASSWORD}@postgres.test:6543/mcp_tasks", "passwordFile": {"path": "/mnt/csi/password"}},
-                           "toolsFile": "[[command]]\nname = \"a\"\nrun = [\"true\"]\n", "podDisruptionBudget": {"minAvailable": 1}, "terminationGracePeriodSeconds": 90,
+                           "toolsFile": "[[command]]\nname = \"a\"\ndescription = \"A.\"\nprogram = \"true\"\n", "podDisruptionBudget": {"minAvailable": 1}, "terminationGracePeriodSeconds": 90,
                            "autoscaling": {"enabled": True, "maxReplicas": 3}, "strategy": {"rollingUpdate": {"maxSurge": 2}},
                            "serviceAccount": {"name": "ext-account", "annotations": {"a": "b"}},
                            "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
@@ -213,7 +213,7 @@ ALONE = {
             "lifecycle": {"preStop": {"exec": {"command": ["/usr/local/bin/mcp-tasks", "--version"]}}}}, "c": {
             "postgres": {"passwordFile": {"existingSecret": "ext-worker", "key": "word"}}, "autoscaling": {"enabled": False}}}},
     "tools-replaced": {"workerDefaults": {"toolsFrom": {"existingSecret": "ext-tools"}}, "workers": {
-        "default": {"toolsFrom": {"existingConfigMap": "ext-tools"}}, "own": {"toolsFile": "[[command]]\nname = \"a\"\nrun = [\"true\"]\n"}}},
+        "default": {"toolsFrom": {"existingConfigMap": "ext-tools"}}, "own": {"toolsFile": "[[command]]\nname = \"a\"\ndescription = \"A.\"\nprogram = \"true\"\n"}}},
     "lag": {"workers": {"default": {"autoscaling": {"enabled": True, "maxReplicas": 2, "lagSecondsPerReplica": None}}}},
     "tls-alb": {"config": TOKENS, "gateway": {"tls": {"existingSecret": "ext-tls"}}, "ingress": {
         "enabled": True, "controller": "alb", "hosts": [{"host": "mcp.test"}]}},
@@ -332,6 +332,8 @@ BAD = [
      ["config.callbacks.public_url: it has a path, and an Ingress without paths of yours, the HTTPRoute leads to gateways at /callbacks only"]),
     (merged(URLS, {"gateway": {**JWT, "service": {"type": "LoadBalancer"}}}), ["gateway.service.type=LoadBalancer: with config.auth.mode", "config.gateway.allowed_hosts"]),
     (merged(URLS, {"gateway": JWT, "httpRoute": {"enabled": True, "parentRefs": [{"name": "a"}]}}), ["httpRoute without hostnames: with config.auth.mode", "host not allowed"]),
+    (merged(URLS, {"workerDefaults": {"autoscaling": {"enabled": True, "maxReplicas": 2, "prometheusAddress": "http://u:p@prometheus.test:9090"}}}),
+     ["workers.default.autoscaling.prometheusAddress: a password in a URL", "use triggerAuthentication"]),
     # A settings file that the chart cannot read.
     (merged(URLS, {"configFile": {"existingSecret": "ext-config"}}), ["configFile: the chart cannot read it", "say config.auth.mode", "configFile.ports: the chart cannot read the file"]),
     (merged(URLS, FEATURES["own-file-secret"], {"ingress": {"enabled": True, "hosts": [{"host": "a"}]}}), ["ingress.enabled: config.auth.mode is", "loopback address only"]),

@@ -123,6 +123,9 @@
 {{- with $values.autoscaling -}}
 {{- if .enabled -}}
 {{- $least = int64 .minReplicas -}}
+{{- if regexMatch "://[^/?#]+@" (dig "prometheusAddress" "" . | toString) -}}
+{{- $problems = append $problems (printf "%s.autoscaling.prometheusAddress: a password in a URL would be readable by whoever sees the ScaledObject: use triggerAuthentication" $place) -}}
+{{- end -}}
 {{- if gt (int64 .minReplicas) (int64 .maxReplicas) -}}
 {{- $problems = append $problems (printf "%s.autoscaling: minReplicas (%d) is more than maxReplicas (%d)" $place (int64 .minReplicas) (int64 .maxReplicas)) -}}
 {{- end -}}
