@@ -5,6 +5,8 @@
 mod collector;
 mod collectors;
 mod commands;
+mod leaks;
 mod life;
+mod planted;
 mod secrets;
 mod stack;

@@ -95,7 +95,7 @@ pub async fn spans<T>(collector: &Collector, what: &str, pick: impl Fn(&[Span]) 
     }
 }
 
-async fn migrate(url: String) -> Result<(), store::Error> {
+pub async fn migrate(url: String) -> Result<(), store::Error> {
     let config = store::Config {
         url,
         ..Default::default()
