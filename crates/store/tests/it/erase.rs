@@ -219,7 +219,7 @@ async fn crowd(world: &World, store: &Store) -> Vec<TaskId> {
 }
 
 async fn settled(world: &World, store: &Store, audit: Uuid) {
-    harness::wait::until("all is erased", 20 * SECOND, async || {
+    harness::wait::until("all is erased", 60 * SECOND, async || {
         round(store, audit).await;
         let live = store.live_of(ISSUER, ERICA, 100).await.unwrap();
         for (id, _) in &live {
