@@ -117,7 +117,7 @@ def settings_of(rendered, folder):
                 elif name.startswith("MCP_TASKS__"):
                     environment[name] = value.replace("/etc/mcp-tasks", str(folder)).replace("/mnt", str(folder))
             if file:
-                text = rendering.carried(o, "config").get("mcp-tasks.toml") or (folder / "config/mcp-tasks.toml").read_text()
+                text = rendering.carried(rendered, o, "config").get("mcp-tasks.toml") or (folder / "config/mcp-tasks.toml").read_text()
                 file = text.replace("/etc/mcp-tasks", str(folder)).replace("/mnt", str(folder))
             yield f"{rendered.case.name}: {o['kind']}/{o['metadata']['name']}: {container['name']}", file, environment
 

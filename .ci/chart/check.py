@@ -123,7 +123,7 @@ def tools(renderings, binary):
     seen = set()
     for rendered in renderings:
         for o in rendered.of("Deployment"):
-            brought = rendering.carried(o, "files")
+            brought = rendering.carried(rendered, o, "files")
             if "tools.toml" not in brought or (text := json.dumps(brought, sort_keys=True)) in seen:
                 continue
             seen.add(text)

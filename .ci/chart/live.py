@@ -171,7 +171,7 @@ class Stack(threading.Thread):
             "enabled": True, "port": port, "jwt": {
                 "issuer": ISSUER, "audience": AUDIENCE, "existingSecret": "s", "keys": ["issuer.pem"]}}}})
         rendered = rendering.render(case)
-        config = rendering.carried(rendered.by_name[("Deployment", "mcp-tasks-gateway")], "proxy")["haproxy.cfg"]
+        config = rendering.carried(rendered, rendered.by_name[("Deployment", "mcp-tasks-gateway")], "proxy")["haproxy.cfg"]
         config = config.replace("/etc/proxy-keys", str(self.folder)).replace("127.0.0.1:3000", f"127.0.0.1:{gateway}")
         (self.folder / "haproxy.cfg").write_text(config)
         process = self.start_process("haproxy", self.haproxy, "-W", "-f", self.folder / "haproxy.cfg")

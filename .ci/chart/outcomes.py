@@ -24,7 +24,7 @@ def urls(rendered):
 
 def settings(rendered, name):
     """The settings file of a Deployment's pods."""
-    return rendering.carried(rendered.by_name[("Deployment", name)], "config").get("mcp-tasks.toml", "")
+    return rendering.carried(rendered, rendered.by_name[("Deployment", name)], "config").get("mcp-tasks.toml", "")
 
 
 def passwords(rendered):
@@ -370,7 +370,7 @@ def test_elsewhere(r):
 def behind_proxy(r):
     told = settings(r, "mcp-tasks-gateway")
     yield "who is believed", re.findall(r"trusted_proxies = (.*)", told), ['["10.42.0.0/16", "127.0.0.1", "::1"]']
-    proxy = rendering.carried(r.by_name[("Deployment", "mcp-tasks-gateway")], "proxy")["haproxy.cfg"]
+    proxy = rendering.carried(r, r.by_name[("Deployment", "mcp-tasks-gateway")], "proxy")["haproxy.cfg"]
     yield "who is told", "option forwardfor" in proxy, True
 
 

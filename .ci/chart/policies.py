@@ -5,6 +5,8 @@ import re
 import rendering
 
 OURS = {"gateway", "worker", "cron"}
+# ConfigMaps of all renderings by name: what is in one of a name is always the same.
+MAPS = {}
 
 
 def selects(selector, labels):
@@ -65,14 +67,11 @@ def pod(o, labels, spec, rendered, external):
     if before and account and account not in external:
         if missed := missing("ServiceAccount", account):
             yield missed
-    annotations = (o if o["kind"] == "Pod" else o["spec"]["template"])["metadata"].get("annotations", {})
     for volume in volumes.values():
-        for item in volume.get("downwardAPI", {}).get("items", []):
-            if item["fieldRef"]["fieldPath"] not in {f"metadata.annotations['{name}']" for name in annotations}:
-                yield f"mounts {item['path']} of {item['fieldRef']}, which it has not"
         # An update must not change what pods of before read when they start again.
-        if not hook and ("ConfigMap", volume.get("configMap", {}).get("name")) in rendered.by_name and volume["configMap"]["name"] not in external:
-            yield f"reads ConfigMap/{volume['configMap']['name']}, which the next release of the chart changes under it"
+        made = rendered.by_name.get(("ConfigMap", volume.get("configMap", {}).get("name")))
+        if made and not hook and (not made.get("immutable") or MAPS.setdefault(made["metadata"]["name"], made["data"]) != made["data"]):
+            yield f"reads ConfigMap/{made['metadata']['name']}, which the next release of the chart changes under it"
         if "hostPath" in volume:
             yield "mounts the node's files"
         for source, field, kind in (("secret", "secretName", "Secret"), ("configMap", "name", "ConfigMap")):

@@ -69,7 +69,7 @@ class Pod:
         [container] = self.spec["containers"]
         self.container = container
         self.port, self.admin = port or stage.free_port(), stage.free_port()
-        config = rendering.carried(deployment, "config")["mcp-tasks.toml"]
+        config = rendering.carried(rendered, deployment, "config")["mcp-tasks.toml"]
         file = stage.folder / f"{self.name}.toml"
         file.write_text(config)
         [secret] = [v["valueFrom"]["secretKeyRef"]["name"] for v in container["env"] if v["name"] == "MCP_TASKS__POSTGRES__URL"]

@@ -93,9 +93,8 @@ def pod_spec(o):
     return template["metadata"]["labels"], template["spec"]
 
 
-def carried(o, volume):
-    """Files that the pods of an object bring in annotations of their own, by name; nothing if the volume is another."""
+def carried(rendered, o, volume):
+    """Files that the pods of an object mount from a ConfigMap of the chart, by name; nothing if the volume is another."""
     pod = o if o["kind"] == "Pod" else o["spec"]["template"]
     [found] = [v for v in pod["spec"].get("volumes", []) if v["name"] == volume] or [{}]
-    return {item["path"]: pod["metadata"]["annotations"][item["fieldRef"]["fieldPath"].split("'")[1]]
-            for item in found.get("downwardAPI", {}).get("items", [])}
+    return rendered.by_name.get(("ConfigMap", found.get("configMap", {}).get("name")), {}).get("data", {})

@@ -31,7 +31,7 @@ class Played:
         (self.folder / "lesson").mkdir()
         script = rendered.by_name[("ConfigMap", "mcp-tasks-test")]["data"]["lesson.py"]
         (self.folder / "lesson/lesson.py").write_text(script)
-        self.settings = rendering.carried(rendered.by_name[("Pod", "mcp-tasks-test")], "config")["mcp-tasks.toml"]
+        self.settings = rendering.carried(rendered, rendered.by_name[("Pod", "mcp-tasks-test")], "config")["mcp-tasks.toml"]
         self.port, self.admin = stage.free_port(), stage.free_port()
 
     def here(self, text):

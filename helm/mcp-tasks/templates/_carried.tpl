@@ -1,7 +1,6 @@
-{{/* Files that pods bring with them: settings, tools, the proxy's. They are annotations of the pods, mounted by the
-     downward API, so that each ReplicaSet keeps what it was made with: an old process that starts again in the
-     middle of an update, after a failed one, or elsewhere reads what it always read. A ConfigMap would be the new
-     one for all, or gone. */}}
+{{/* Files that pods bring with them: settings, tools, the proxy's. They are in ConfigMaps that are named by what is in
+     them and never change, so that an old process that starts again in the middle of an update reads what it always
+     read. */}}
 
 {{/* (list root component): the files by volume: `{volume: {name: text}}`. */}}
 {{- define "mcp-tasks.carried" -}}
@@ -18,16 +17,38 @@
 {{- toJson $out -}}
 {{- end -}}
 
-{{/* (list root component volume …): annotations with the files of these volumes. Names of files need not be names of
-     annotations, so that these are numbers. */}}
-{{- define "mcp-tasks.carriedAnnotations" -}}
-{{- $carried := include "mcp-tasks.carried" . | fromJson -}}
-{{- $out := dict -}}
-{{- range $volume := slice . 2 -}}
-{{- $files := default dict (get $carried $volume) -}}
-{{- range $number, $name := keys $files | sortAlpha -}}
-{{- $_ := set $out (printf "%s.mcp-tasks.dev/%d" $volume $number) (get $files $name) -}}
+{{/* (list component volume files): the name of the ConfigMap, of 63 characters at most. */}}
+{{- define "mcp-tasks.carriedName" -}}
+{{- $component := index . 0 -}}
+{{- $whose := printf "%s-%s" $component.fullname (index . 1) | trunc 52 | trimSuffix "-" -}}
+{{- printf "%s-%s" $whose (list $component.name (index . 1) (index . 2) | toJson | sha256sum | trunc 10) -}}
 {{- end -}}
+
+{{/* (list root component annotations volume …): the ConfigMaps with the files of these volumes. */}}
+{{- define "mcp-tasks.carriedMaps" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- $annotations := index . 2 -}}
+{{- $carried := include "mcp-tasks.carried" (list $root $component) | fromJson -}}
+{{- range $volume := slice . 3 -}}
+{{- with get $carried $volume }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "mcp-tasks.metadata" (list $root (include "mcp-tasks.carriedName" (list $component $volume .)) $component.name $annotations) | nindent 2 }}
+immutable: true
+data:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* (list root component): annotations that restart pods when their files change. */}}
+{{- define "mcp-tasks.carriedChecksums" -}}
+{{- $out := dict -}}
+{{- range $volume, $files := include "mcp-tasks.carried" . | fromJson -}}
+{{- $_ := set $out (printf "checksum/%s" $volume) (toJson $files | sha256sum) -}}
 {{- end -}}
 {{- toJson $out -}}
 {{- end -}}
@@ -35,11 +56,7 @@
 {{/* (list root component volume mode): the volume with its files. */}}
 {{- define "mcp-tasks.carriedVolume" -}}
 {{- $volume := index . 2 -}}
+{{- $files := get (include "mcp-tasks.carried" . | fromJson) $volume -}}
 - name: {{ $volume }}
-  downwardAPI:
-    defaultMode: {{ index . 3 }}
-    items:
-      {{- range $number, $name := keys (get (include "mcp-tasks.carried" . | fromJson) $volume) | sortAlpha }}
-      - {path: {{ $name | quote }}, fieldRef: {fieldPath: "metadata.annotations['{{ $volume }}.mcp-tasks.dev/{{ $number }}']"}}
-      {{- end }}
+  configMap: {name: {{ include "mcp-tasks.carriedName" (list (index . 1) $volume $files) }}, defaultMode: {{ index . 3 }}}
 {{- end -}}

@@ -45,7 +45,7 @@
 {{- $problems = append $problems "redis.ca: redis.url is not encrypted, so that nobody would be asked for a certificate: write rediss://…" -}}
 {{- end -}}
 
-{{/* Settings that the chart derives, and secrets that whoever sees pods could read. */}}
+{{/* Settings that the chart derives, and secrets that whoever sees ConfigMaps could read. */}}
 {{- $owned := dict
   "postgres.url" "use postgres.url or postgres.existingSecret"
   "postgres.pool_size" "use gateway.poolSize, workerDefaults.poolSize, workers.<group>.poolSize and cron.poolSize, which the sum of connections counts"
@@ -77,13 +77,13 @@
 {{- range $section, $table := $config -}}
 {{- range $setting, $value := $table -}}
 {{- if regexMatch "://[^/?#@\"\\s]+@" (toJson $value) -}}
-{{- $problems = append $problems (printf "%s.%s.%s: a password in a URL would be readable by whoever sees pods: write [%s] into a settings file of your own (configFile.existingSecret)" $place $section $setting $section) -}}
+{{- $problems = append $problems (printf "%s.%s.%s: a password in a URL would be readable in a ConfigMap: write [%s] into a settings file of your own (configFile.existingSecret)" $place $section $setting $section) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $receiver := dig "alerts" "receivers" list $config -}}
 {{- if $receiver.secret -}}
-{{- $problems = append $problems (printf "%s.alerts.receivers: the secret of %q would be readable by whoever sees pods: write [alerts] into a settings file of your own (configFile.existingSecret)" $place (toString $receiver.name)) -}}
+{{- $problems = append $problems (printf "%s.alerts.receivers: the secret of %q would be readable in a ConfigMap: write [alerts] into a settings file of your own (configFile.existingSecret)" $place (toString $receiver.name)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -98,13 +98,12 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What pods bring with them. Clients that apply note it once more in the same annotations, which are 256 KiB. */}}
-{{- $bytes := 0 -}}
-{{- range $text := include "mcp-tasks.carriedAnnotations" (list $root $component "config" "files" "proxy") | fromJson -}}
-{{- $bytes = add $bytes (len $text) -}}
+{{/* What a ConfigMap holds. */}}
+{{- range $volume, $files := include "mcp-tasks.carried" (list $root $component) | fromJson -}}
+{{- $bytes := len (toJson $files) -}}
+{{- if gt $bytes 1000000 -}}
+{{- $problems = append $problems (printf "%s: its %s are %d bytes, and a ConfigMap holds 1000000 at most: bring them by toolsFrom, by extraVolumes or in the image" $place $volume $bytes) -}}
 {{- end -}}
-{{- if gt $bytes 122880 -}}
-{{- $problems = append $problems (printf "%s: its settings and files are %d bytes, and pods carry 122880 at most: bring them by toolsFrom, by extraVolumes or in the image" $place $bytes) -}}
 {{- end -}}
 
 {{/* Time to end. */}}

@@ -100,12 +100,12 @@ securityContext:
 {{- $checksums := dict "checksum/config" (include "mcp-tasks.settings" . | sha256sum) -}}
 {{- $urls := list (include "mcp-tasks.store" (list $root "postgres" $component)) (include "mcp-tasks.store" (list $root "redis")) -}}
 {{- $_ := set $checksums "checksum/urls" (join "\n" $urls | sha256sum) -}}
-{{- $carried := include "mcp-tasks.carriedAnnotations" (list $root $component "config" "files" "proxy") | fromJson -}}
+{{- $checksums = mergeOverwrite $checksums (include "mcp-tasks.carriedChecksums" (list $root $component) | fromJson) -}}
 metadata:
   labels:
     {{- include "mcp-tasks.podLabels" (list $root $component.name $values.podLabels) | nindent 4 }}
   annotations:
-    {{- mergeOverwrite (dict "kubectl.kubernetes.io/default-container" $component.role) (deepCopy $values.podAnnotations) $checksums $carried | toYaml | nindent 4 }}
+    {{- mergeOverwrite (dict "kubectl.kubernetes.io/default-container" $component.role) (deepCopy $values.podAnnotations) $checksums | toYaml | nindent 4 }}
 spec:
   {{- include "mcp-tasks.podCommon" . | nindent 2 }}
   terminationGracePeriodSeconds: {{ default (include "mcp-tasks.ending" . | fromJson).seconds $values.terminationGracePeriodSeconds }}
