@@ -253,7 +253,7 @@ async fn heads_that_no_library_sends() {
                 "{}Authorization: Bearer a\r\nAuthorization: Bearer b\r\nConnection: close\r\n\r\n{discover}",
                 head(&world, 2)
             ),
-            &[401],
+            &[400],
         ),
     ] {
         let answer = exchange(world.address, bytes.as_bytes(), 3 * SECOND)
