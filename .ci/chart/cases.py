@@ -185,7 +185,7 @@ FEATURES = {
                     "service": {"labels": {"tier": "edge"}, "internalTrafficPolicy": "Local", "ipFamilies": ["IPv4"]}},
         "cron": {"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}, "preStopSleepSeconds": 1},
         "networkPolicy": {"extraIngress": [{"ports": [{"port": "admin", "protocol": "TCP"}], "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
-                          "dnsTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+                          "dnsTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}}}], "dnsPorts": [5353],
                           "tracesTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}]},
         "config": {"traces": {"endpoint": "http://collector.observability.svc:4318/v1/traces"}}},
     "several-hosts": {"postgres": {"url": "postgres://u@a.test:5432,b.test:5433,c.test/mcp_tasks"}},

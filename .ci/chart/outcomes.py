@@ -107,7 +107,8 @@ def operators(r):
     rules = r.by_name[("NetworkPolicy", "mcp-tasks-worker-default")]["spec"]
     yield "where spans go", [rule["to"] for rule in rules["egress"] if {"port": 4318, "protocol": "TCP"} in rule["ports"]], [
         [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}]]
-    yield "who is asked for names", "kube-system" in str(rules["egress"][0]), True
+    yield "who is asked for names", ("openshift-dns" in str(rules["egress"][0]), rules["egress"][0]["ports"]), (
+        True, [{"port": 5353, "protocol": "UDP"}, {"port": 5353, "protocol": "TCP"}])
     yield "who may come besides", "10.0.0.0/8" in str(rules["ingress"]), True
 
 

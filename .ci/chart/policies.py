@@ -205,7 +205,7 @@ def selectors(rendered, pods):
             if o["kind"] in ("Deployment", "StatefulSet") and named - set(allowed) - ({"mcp"} if "proxy" in named else set()):
                 yield f"{o['metadata']['name']}: no policy lets in to {named - set(allowed)}"
             out = {port["port"] for p in mine for rule in p["spec"].get("egress", []) for port in rule.get("ports", [])}
-            if not o["metadata"]["name"].endswith(("-postgres", "-redis")) and 53 not in out:
+            if not o["metadata"]["name"].endswith(("-postgres", "-redis")) and not {53, 5353} & set(out):
                 yield f"{o['metadata']['name']}: no policy lets it ask for names"
     for kind, path in (("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")):
         for monitor in rendered.of(kind):

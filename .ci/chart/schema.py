@@ -145,7 +145,7 @@ VALUES = dict(
         retryPolls=obj(enabled=BOOL, attempts=ONE, backoff=STR, codes={"type": "array", "items": INT},
                        requestTimeout=STR),
     ),
-    networkPolicy=obj(enabled=BOOL, gatewayFrom=MAPS, metricsFrom=MAPS, extraIngress=MAPS, dnsTo=MAPS, tracesTo=MAPS, postgresTo=MAPS,
+    networkPolicy=obj(enabled=BOOL, gatewayFrom=MAPS, metricsFrom=MAPS, extraIngress=MAPS, dnsTo=MAPS, dnsPorts={"type": "array", "items": PORT, "minItems": 1}, tracesTo=MAPS, postgresTo=MAPS,
                       postgresPorts={"type": "array", "items": PORT}, redisTo=MAPS,
                       redisPorts={"type": "array", "items": PORT}, extraEgress=MAPS),
     podMonitor=monitor(),
