@@ -1,5 +1,5 @@
 //! What a caller proves itself with reaches nothing behind the door: no program, no service, no upstream
-//! server, no log, no row and no key of Redis (MCP 2026-07-28 §Access Token Privilege Restriction: tokens
+//! server, no log and no row (MCP 2026-07-28 §Access Token Privilege Restriction: tokens
 //! are not passed through).
 
 use std::path::Path;
