@@ -1,4 +1,4 @@
-//! Erasing a principal: nothing of its tasks stays, and its name stands nowhere any more.
+//! Erasing a principal, or those of a tenant: nothing of its tasks stays, and its name stands nowhere any more.
 //!
 //! Live work is stopped first, by the same rule as a cancel, and is erased when it has ended: what may
 //! still act is known until it cannot. Nothing that stays tells whose it was: not the audit trail either,
@@ -26,6 +26,26 @@ pub struct Traces {
     pub alerts: i64,
     /// Lines of the audit trail that name it.
     pub audits: i64,
+}
+
+impl std::ops::AddAssign for Traces {
+    fn add_assign(&mut self, other: Self) {
+        self.ended += other.ended;
+        self.live += other.live;
+        self.tombstones += other.tombstones;
+        self.keys += other.keys;
+        self.alerts += other.alerts;
+        self.audits += other.audits;
+    }
+}
+
+/// A principal of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its subject; the issuer is the tenant's.
+    pub subject: String,
+    /// It has tasks as well that are not this tenant's.
+    pub elsewhere: bool,
 }
 
 /// Stands for a principal where its name must not: the same for the same one, so that a second request
@@ -62,6 +82,24 @@ impl Store {
                 alerts: row.get("alerts"),
                 audits: row.get("audits"),
             })
+        })
+    }
+
+    /// Whose tasks are a tenant's, or were: by their subjects.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn members_of(&self, issuer: &str, tenant: &str) -> Result<Vec<Member>, Error> {
+        with_connection!(self, "members_of", |connection| {
+            let statement = connection.prepare_cached(sql!("members_of")).await?;
+            let rows = connection.query(&statement, &[&issuer, &tenant]).await?;
+            Ok(rows
+                .iter()
+                .map(|row| Member {
+                    subject: row.get("subject"),
+                    elsewhere: row.get("elsewhere"),
+                })
+                .collect())
         })
     }
 

@@ -90,7 +90,7 @@ pub use claim::{Beat, Claim, ClaimRequest, Ended, Write};
 pub use config::Config;
 pub use create::{Created, NewTask};
 pub use default_answers::Form;
-pub use erase::{Traces, pseudonym};
+pub use erase::{Member, Traces, pseudonym};
 pub use error::Error;
 pub use expire::Expired;
 pub use forsaken::Forsaken;

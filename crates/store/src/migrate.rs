@@ -47,6 +47,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (10, "0010_index_owners"),
     (11, "0011_count_live"),
     (12, "0012_add_sealing"),
+    (13, "0013_add_audit_outcome"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

@@ -23,8 +23,17 @@ pub struct Audit {
     pub command: String,
     /// For what (JSON object): a filter, or a name.
     pub target: serde_json::Value,
+    /// What became of it, in a word or a few; [`Audit::BEGUN`] until it has ended.
+    pub outcome: String,
     /// What it did to each task.
     pub tasks: Vec<AuditTask>,
+}
+
+impl Audit {
+    /// Outcome of a command that has not ended, or was killed.
+    pub const BEGUN: &str = "begun";
+    /// Outcome of a command of a release that did not write it down.
+    pub const UNRECORDED: &str = "unrecorded";
 }
 
 /// What a command did to one task.
@@ -69,6 +78,18 @@ impl Store {
         })
     }
 
+    /// Writes down what became of a command.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked; repeating is safe.
+    pub async fn audit_ended(&self, id: Uuid, outcome: &str) -> Result<(), Error> {
+        with_connection!(self, "audit_end", |connection| {
+            let statement = connection.prepare_cached(sql!("audit_end")).await?;
+            connection.execute(&statement, &[&id, &outcome]).await?;
+            Ok(())
+        })
+    }
+
     /// Forgets what operators did longer than `keep` ago, unless a task they did it to is still
     /// there; says how many commands.
     ///
@@ -103,6 +124,7 @@ impl Store {
                     operator: row.get("operator"),
                     command: row.get("command"),
                     target: row.get("target"),
+                    outcome: row.get("outcome"),
                     tasks: tasks.map_err(|_| Error::Corrupt {
                         table: "audit_tasks",
                         column: "task_id",

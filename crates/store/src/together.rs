@@ -38,11 +38,15 @@ pub(crate) struct Together {
 
 impl Together {
     pub(crate) fn new() -> Self {
+        Self::within(TOGETHER)
+    }
+
+    fn within(limits: Limits) -> Self {
         Self {
-            reads: Batches::new(TOGETHER),
-            creates: Batches::new(TOGETHER),
-            claims: Batches::new(TOGETHER),
-            results: Batches::new(TOGETHER),
+            reads: Batches::new(limits),
+            creates: Batches::new(limits),
+            claims: Batches::new(limits),
+            results: Batches::new(limits),
         }
     }
 }
@@ -53,6 +57,20 @@ impl Together {
 struct Crowded;
 
 impl Store {
+    /// The same store with room for so many callers that wait to be asked for, of each kind, so that a test
+    /// need not be as many as a process has room for.
+    #[must_use]
+    pub fn with_waiting_max(self, waiting_max: usize) -> Self {
+        let limits = Limits {
+            waiting_max,
+            ..TOGETHER
+        };
+        Self {
+            together: Together::within(limits),
+            ..self
+        }
+    }
+
     /// The answer to a question, asked together with those that wait beside it. `None`: ask alone, in the
     /// time that is left.
     ///

@@ -1,3 +1,3 @@
 -- An operator's command, before it does anything. A repeat finds its row.
-INSERT INTO audit (id, at, operator, command, target) VALUES ($1, now(), $2, $3, $4)
+INSERT INTO audit (id, at, operator, command, target, outcome) VALUES ($1, now(), $2, $3, $4, 'begun')
 ON CONFLICT (id) DO NOTHING

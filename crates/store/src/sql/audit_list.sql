@@ -1,5 +1,5 @@
 -- What operators did, the last first; of one operator ($1), or to one task ($2), its repeats included.
-SELECT a.id, a.at, a.operator, a.command, a.target,
+SELECT a.id, a.at, a.operator, a.command, a.target, a.outcome,
        coalesce((SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
             'task_id', x.task_id, 'outcome', x.outcome, 'new_task_id', x.new_task_id)) ORDER BY x.at, x.task_id)
         FROM audit_tasks x WHERE x.audit_id = a.id), '[]') AS tasks

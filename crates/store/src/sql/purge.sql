@@ -2,7 +2,7 @@
 -- one statement; a killed sweep leaves whole tasks behind. What was never handed out and has
 -- no key leaves nothing: no client can name it.
 WITH gone AS MATERIALIZED (
-    SELECT id, issuer, subject, tool, idempotency_key, status, stop_reason, created_at, finished_at, expires_at, handed_out_at
+    SELECT id, issuer, subject, tenant, tool, idempotency_key, status, stop_reason, created_at, finished_at, expires_at, handed_out_at
     FROM tasks WHERE expires_at <= now() AND phase IS NULL
       -- A failure is judged before it goes: was it read, or must somebody be told?
       AND (alerted_at IS NOT NULL OR first_fetched_at IS NOT NULL OR NOT (status = 'failed' OR is_error))
@@ -10,8 +10,8 @@ WITH gone AS MATERIALIZED (
     ORDER BY expires_at LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), x AS (
-    INSERT INTO tombstones (task_id, issuer, subject, tool, final_status, created_at, finished_at, expired_at, purge_at)
-    SELECT id, issuer, subject, tool, status, created_at, finished_at, expires_at, now() + $2::bigint * interval '1 millisecond'
+    INSERT INTO tombstones (task_id, issuer, subject, tenant, tool, final_status, created_at, finished_at, expired_at, purge_at)
+    SELECT id, issuer, subject, tenant, tool, status, created_at, finished_at, expires_at, now() + $2::bigint * interval '1 millisecond'
     FROM gone WHERE handed_out_at IS NOT NULL
     ON CONFLICT DO NOTHING
 ), s AS (DELETE FROM steps USING gone WHERE steps.task_id = gone.id),

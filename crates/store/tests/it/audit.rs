@@ -1,7 +1,7 @@
 //! What operators did is kept for a stated time, and as long as a task they did it to is there.
 
 use serde_json::json;
-use store::{Act, AuditFilter, Repeat, Touched};
+use store::{Act, Audit, AuditFilter, Repeat, Touched};
 
 use crate::support::{HOUR, NO_WORK, World, task_id, token};
 
@@ -69,4 +69,39 @@ async fn old_acts_are_forgotten_but_not_those_to_tasks_that_are_there() {
     assert_eq!(commands(&world).await, ["of a repeat", "young"]);
     let left = world.value("SELECT count(*) FROM audit_tasks").await;
     assert_eq!(left.as_deref(), Some("1"));
+}
+
+/// Also of what touched no task; what was killed is told from what did nothing, and neither from what an
+/// older release wrote.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_became_of_a_command_is_written_down() {
+    let world = World::new().await;
+    let store = &world.store;
+    let (ended, killed) = (token(), token());
+    for (audit, command) in [(ended, "ended"), (killed, "killed")] {
+        let by = ("olga", command);
+        store.audit(audit, by, &json!({})).await.unwrap();
+    }
+    store.audit_ended(ended, "1 refused").await.unwrap();
+    // A repeat of the first statement, whose reply was lost, is no new beginning.
+    let by = ("olga", "ended");
+    store.audit(ended, by, &json!({})).await.unwrap();
+    world
+        .run(
+            "INSERT INTO audit (id, at, operator, command, target) \
+             VALUES (gen_random_uuid(), now(), 'olga', 'older', '{}')",
+        )
+        .await;
+    let all = AuditFilter {
+        limit: 10,
+        ..AuditFilter::default()
+    };
+    let audits = store.audits(all).await.unwrap();
+    let outcome = |command: &str| {
+        let audit = audits.iter().find(|audit| audit.command == command);
+        audit.unwrap().outcome.as_str()
+    };
+    assert_eq!(outcome("ended"), "1 refused");
+    assert_eq!(outcome("killed"), Audit::BEGUN);
+    assert_eq!(outcome("older"), Audit::UNRECORDED);
 }

@@ -84,6 +84,7 @@ const ACROSS: &[(&str, &str)] = &[
     ("erase_traces", "all of a principal"),
     ("list_tasks", "a filter"),
     ("live_of", "all of a principal"),
+    ("members_of", "all of a tenant"),
     ("queues", "an overview"),
     ("stoppable", "a filter"),
     ("traces", "all of a principal"),

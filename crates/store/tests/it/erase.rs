@@ -490,3 +490,53 @@ async fn erases_beside_each_other_and_beside_creates_leave_no_halves() {
         "each was erased once"
     );
 }
+
+/// Who belongs to a tenant, by its tasks or by what is left of them; and who has others as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_is_those_who_have_tasks_of_it() {
+    let world = World::new().await;
+    let store = &world.store;
+    let of = |issuer: &str, subject: &str, tenant: Option<&str>| {
+        let tenant = tenant.map(str::to_owned);
+        Principal::verified(issuer.to_owned(), subject.to_owned(), tenant)
+    };
+    for owner in [
+        of(ISSUER, "anna", Some("acme")),
+        of(ISSUER, "ben", Some("acme")),
+        of(ISSUER, "ben", Some("other")),
+        of(ISSUER, "cleo", Some("acme")),
+        of(ISSUER, "cleo", None),
+        of(ISSUER, "dora", Some("other")),
+        of("https://other", "erik", Some("acme")),
+        of(ISSUER, "finn", None),
+    ] {
+        queued(store, &owner, None).await;
+    }
+    // Purged, and buried by an operator: tombstones.
+    let purged = completed(store, &of(ISSUER, "gil", Some("acme")), None).await;
+    world
+        .set(purged, "expires_at = now(), first_fetched_at = now()")
+        .await;
+    assert_eq!(store.purge(10, HOUR).await.unwrap(), 1);
+    let buried = completed(store, &of(ISSUER, "hana", Some("acme")), None).await;
+    let act = Act {
+        audit: begun(store).await,
+        operator: "olga",
+        id: buried,
+    };
+    store.operator_expire(act, HOUR).await.unwrap();
+    let members = store.members_of(ISSUER, "acme").await.unwrap();
+    let members: Vec<(&str, bool)> = members
+        .iter()
+        .map(|member| (member.subject.as_str(), member.elsewhere))
+        .collect();
+    let expected = [
+        ("anna", false),
+        ("ben", true),
+        ("cleo", true),
+        ("gil", false),
+        ("hana", false),
+    ];
+    assert_eq!(members, expected);
+    assert_eq!(store.members_of(ISSUER, "nobody").await.unwrap(), []);
+}

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 use uuid::Uuid;
 
+use super::opened::RowKey;
 use super::real::{NO, Real};
 use super::state::{Minutes, or_none};
 use crate::support::YES;
@@ -46,18 +47,19 @@ pub async fn pass_time(client: &Client) -> String {
 const LOOK: &str = "
     SELECT 'task', id, status, phase, stop_reason, attempt, claim_token, tries, journaled,
         open_step, has_undo, pending_status, rounds, handed_out_at IS NOT NULL,
-        first_fetched_at IS NOT NULL, status_message, convert_from(result, 'UTF8'),
-        convert_from(error, 'UTF8'), convert_from(input_requests, 'UTF8'),
+        first_fetched_at IS NOT NULL, status_message, encode(result, 'hex'),
+        encode(error, 'hex'), encode(input_requests, 'hex'),
         round(extract(epoch FROM expires_at - now()) / 60),
         round(extract(epoch FROM lease_until - now()) / 60),
         round(extract(epoch FROM input_deadline_at - now()) / 60),
         round(extract(epoch FROM run_at - now()) / 60),
         round(extract(epoch FROM held_until - now()) / 60),
         round(work_ms_used / 60000.0),
-        (extract(epoch FROM last_updated_at) * 1000000)::bigint, alerted_at IS NOT NULL
+        (extract(epoch FROM last_updated_at) * 1000000)::bigint, alerted_at IS NOT NULL,
+        encode(data_key, 'hex')
     FROM tasks;
     SELECT 'step', task_id, key, seq, state, undo_state, undo_tries FROM steps ORDER BY key;
-    SELECT 'input', task_id, key, seq, convert_from(response, 'UTF8'), answered_by,
+    SELECT 'input', task_id, key, seq, encode(response, 'hex'), answered_by,
         round(extract(epoch FROM deadline_at - now()) / 60)
     FROM inputs ORDER BY key;
     SELECT 'key', task_id, key FROM idempotency_keys;
@@ -79,6 +81,7 @@ impl Real {
     pub async fn look(&self, now: Minutes) -> Seen {
         let messages = self.client().simple_query(LOOK).await.unwrap();
         let slots = self.by_id();
+        let mut keys: BTreeMap<usize, RowKey> = BTreeMap::new();
         let mut seen = Seen {
             shown: BTreeMap::new(),
             updated: BTreeMap::new(),
@@ -99,9 +102,11 @@ impl Real {
                     parts.entry((slot, "inputs")).or_default();
                     let updated: i64 = row.get(25).unwrap().parse().unwrap();
                     seen.updated.insert(slot, updated + now * 60_000_000);
-                    for (name, text) in task(row, &minutes) {
+                    let key = self.row_key(row.get(1).unwrap(), row.get(27));
+                    for (name, text) in task(row, &key, &minutes) {
                         seen.shown.insert(format!("{slot}.{name}"), text);
                     }
+                    keys.insert(slot, key);
                 }
                 "step" => {
                     let [key, seq, state, undo, tries] = [2, 3, 4, 5, 6].map(|at| text(row, at));
@@ -109,12 +114,15 @@ impl Real {
                     parts.entry((slot, "steps")).or_default().push(said);
                 }
                 "input" => {
-                    let [key, seq, response, who] = [2, 3, 4, 5].map(|at| text(row, at));
-                    let said = match response.as_str() {
-                        "-" => format!("{key}#{seq} by {}", minutes(6)),
-                        YES => format!("{key}#{seq} Yes of {who}"),
-                        NO => format!("{key}#{seq} No of {who}"),
-                        other => panic!("{other}"),
+                    let [key, seq, who] = [2, 3, 5].map(|at| text(row, at));
+                    let response = row
+                        .get(4)
+                        .map(|hex| keys[&slot].open(("inputs.response", &key), hex));
+                    let said = match response.as_deref() {
+                        None => format!("{key}#{seq} by {}", minutes(6)),
+                        Some(YES) => format!("{key}#{seq} Yes of {who}"),
+                        Some(NO) => format!("{key}#{seq} No of {who}"),
+                        Some(other) => panic!("{other}"),
                     };
                     parts.entry((slot, "inputs")).or_default().push(said);
                 }
@@ -156,14 +164,20 @@ fn failure(error: &str) -> String {
     )
 }
 
-fn task(row: &SimpleQueryRow, minutes: &dyn Fn(usize) -> String) -> Vec<(&'static str, String)> {
+fn task(
+    row: &SimpleQueryRow,
+    key: &RowKey,
+    minutes: &dyn Fn(usize) -> String,
+) -> Vec<(&'static str, String)> {
     let token = row
         .get(6)
         .map(|token| token.parse::<Uuid>().unwrap().as_u128());
-    let result = row
-        .get(16)
-        .map(|json| serde_json::from_str::<String>(json).unwrap());
-    let asked = row.get(18).map(|object| keys(object.as_bytes()).join(" "));
+    let value = |column, at| Some(key.open((column, ""), row.get(at)?));
+    let result = value("tasks.result", 16).map(|json| serde_json::from_str::<String>(&json));
+    let result = result.map(Result::unwrap);
+    let asked = value("tasks.input_requests", 18);
+    let asked = asked.map(|object| keys(object.as_bytes()).join(" "));
+    let error = row.get(17).map(|hex| key.open_error(hex));
     let (status, phase) = (text(row, 2), text(row, 3));
     let mut fields = vec![
         ("status", status),
@@ -184,7 +198,7 @@ fn task(row: &SimpleQueryRow, minutes: &dyn Fn(usize) -> String) -> Vec<(&'stati
         ("fetched", text(row, 14)),
         ("judged", text(row, 26)),
         ("result", or_none(result)),
-        ("failure", or_none(row.get(17).map(failure))),
+        ("failure", or_none(error.as_deref().map(failure))),
     ];
     if phase != "-" {
         fields.push(("lease", minutes(20)));
@@ -193,7 +207,7 @@ fn task(row: &SimpleQueryRow, minutes: &dyn Fn(usize) -> String) -> Vec<(&'stati
         fields.push(("held", minutes(23)));
     }
     if phase != "-" && phase != "undoing" {
-        fields.push(("message", text(row, 15)));
+        fields.push(("message", key.open_text(&text(row, 15))));
     }
     fields
 }

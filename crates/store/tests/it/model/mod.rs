@@ -9,6 +9,7 @@ mod action;
 mod attempt;
 mod laws;
 mod look;
+mod opened;
 mod openings;
 mod owner;
 mod races;
@@ -35,6 +36,8 @@ use state::{Model, Task};
 const ACTIONS: usize = 40;
 /// Sequences on Postgres, unless `PROPTEST_CASES` says otherwise: about 20 s.
 const CASES: u32 = 120;
+/// Of so many of them, one is repeated with tasks that are sealed.
+const SEALED: u32 = 4;
 /// Sequences of the model alone, for each on Postgres.
 const ALONE: u32 = 6;
 /// How often chance gets another try to have been everywhere.
@@ -43,6 +46,10 @@ const PATIENCE: u32 = 6;
 const MENDED: usize = 300;
 
 fn runner(times: u32) -> TestRunner {
+    share(times, 1)
+}
+
+fn share(times: u32, of: u32) -> TestRunner {
     let config = Config {
         failure_persistence: None,
         max_shrink_iters: 1_000,
@@ -54,7 +61,7 @@ fn runner(times: u32) -> TestRunner {
         None => CASES,
     };
     TestRunner::new(Config {
-        cases: cases * times,
+        cases: (cases * times).div_ceil(of),
         ..config
     })
 }
@@ -106,6 +113,7 @@ impl Both<'_> {
         if said != expected {
             wrong.insert(0, format!("it says {said}, and not {expected}"));
         }
+        wrong.extend(self.real.leaks().await);
         for (slot, task) in &self.model.tasks {
             wrong.extend(self.update(&before, *slot, task, &seen));
         }
@@ -150,16 +158,25 @@ async fn agree(real: &Real, actions: &[Action]) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn the_database_does_what_the_model_does() {
+fn both_agree(runner: TestRunner, real: impl Future<Output = Real>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let real = RefCell::new(runtime.block_on(Real::new()));
-    run(runner(1), |actions| {
+    let real = RefCell::new(runtime.block_on(real));
+    run(runner, |actions| {
         runtime.block_on(agree(&real.borrow(), actions))
     });
+}
+
+#[test]
+fn the_database_does_what_the_model_does() {
+    both_agree(runner(1), Real::new());
+}
+
+#[test]
+fn the_database_does_so_with_what_is_sealed_and_tells_nothing_of_it() {
+    both_agree(share(1, SEALED), Real::sealed());
 }
 
 /// Does a sequence on the model alone, and what a healthy installation would do after it, until

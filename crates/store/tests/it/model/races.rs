@@ -15,7 +15,7 @@ use super::openings::{
 use super::real::Real;
 use super::script::{draw, next};
 use super::state::{Key, Kind, Model};
-use super::{differences, runner};
+use super::{SEALED, differences, share};
 
 /// How often each pair of the list meets: in both orders at a held row, and without one.
 const MEETINGS: usize = 2;
@@ -162,6 +162,7 @@ async fn race(
                 ));
             }
         }
+        here.extend(real.leaks().await);
         if here.is_empty() {
             return Ok(outcome.model);
         }
@@ -280,10 +281,19 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn two_at_once_come_to_what_one_order_of_them_comes_to() {
+    every_pair_meets(MEETINGS, Real::new());
+}
+
+#[test]
+fn two_at_once_come_to_one_order_of_what_is_sealed() {
+    every_pair_meets(1, Real::sealed());
+}
+
+fn every_pair_meets(times: usize, real: impl Future<Output = Real>) {
     block_on(async {
-        let real = Real::new().await;
+        let real = real.await;
         for (before, [one, two]) in pairs() {
-            for _ in 0..MEETINGS {
+            for _ in 0..times {
                 let mut meetings = vec![([&one, &two], Way::Free), ([&two, &one], Way::Free)];
                 if !passes_by(&one) && !passes_by(&two) {
                     meetings.push(([&one, &two], Way::InOrder));
@@ -377,12 +387,20 @@ fn meeting(
 
 #[test]
 fn whoever_meets_comes_to_one_order() {
-    let mut runner: TestRunner = runner(1);
+    some_meet(share(1, 1), Real::new());
+}
+
+#[test]
+fn whoever_meets_comes_to_one_order_of_what_is_sealed() {
+    some_meet(share(1, SEALED), Real::sealed());
+}
+
+fn some_meet(mut runner: TestRunner, real: impl Future<Output = Real>) {
     let rounds = runner.config().cases;
     let rng = runner.rng();
     let mut met = BTreeMap::new();
     block_on(async {
-        let real = Real::new().await;
+        let real = real.await;
         for _ in 0..rounds {
             let (before, found) = loop {
                 if let Some(met) = meeting(rng, &met) {

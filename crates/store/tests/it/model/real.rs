@@ -7,14 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::TaskId;
 use store::{
-    Claim, Config, Created, Ended, Lookup, Permit, Question, Settled, Store, ToolPolicy, UndoStep,
-    Write,
+    Claim, Config, Created, Encryption, Ended, Lookup, Permit, Question, Settled, Store,
+    ToolPolicy, UndoStep, Write,
 };
 use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::action::{Action, Ask, Reply, question};
 use super::look::pass_time;
+use super::opened::{self, SEALED_BY};
 use super::state::{HOLD, Kind, LEASE, Minutes, Model, SHOWN};
 use crate::support::{self, World, YES};
 
@@ -47,6 +48,8 @@ pub struct Real {
     other: Store,
     client: Client,
     pass_time: String,
+    /// What wraps the keys of tasks, if they are sealed.
+    master: Option<[u8; 32]>,
     /// What was learned of the current sequence; an action only borrows it for a moment.
     known: Mutex<Known>,
 }
@@ -116,9 +119,20 @@ fn reply(reply: Reply) -> &'static str {
 
 impl Real {
     pub async fn new() -> Real {
+        Self::with(&Encryption::default()).await
+    }
+
+    /// One in which tasks are sealed.
+    pub async fn sealed() -> Real {
+        Self::with(&support::encryption(&[SEALED_BY])).await
+    }
+
+    async fn with(keys: &Encryption) -> Real {
         let world = World::new().await;
         let url = world.database.url();
-        let (store, other) = (support::store(config(url)), support::store(config(url)));
+        let new = || support::store(config(url)).with_encryption(keys);
+        let (store, other) = (new(), new());
+        let master = keys.keys.first().map(|key| opened::bytes(&key.key));
         let client = world.raw().await;
         let pass_time = pass_time(&client).await;
         let real = Real {
@@ -126,6 +140,7 @@ impl Real {
             other,
             client,
             pass_time,
+            master: master.map(|master| master.try_into().unwrap()),
             world,
             known: Mutex::default(),
         };
@@ -164,6 +179,10 @@ impl Real {
         let delete: String = tables.map(|table| format!("DELETE FROM {table};")).concat();
         self.client.batch_execute(&delete).await.unwrap();
         *self.known.lock().unwrap() = Known::default();
+    }
+
+    pub fn master(&self) -> Option<&[u8; 32]> {
+        self.master.as_ref()
     }
 
     pub fn client(&self) -> &Client {
