@@ -113,7 +113,7 @@ pub(crate) async fn handle(
         return preflight;
     }
     let mut response = match head.uri.path().strip_prefix(protocol::callback::PATH) {
-        Some(token) => callbacks::handle(&shared, (&head, token, body), place).await,
+        Some(token) => Box::pin(callbacks::handle(&shared, (&head, token, body), place)).await,
         None => {
             let client = shared.door.peers.client(connection.peer(), &head.headers);
             let answer = answer(&shared, (head, body), client, place).await;
@@ -157,40 +157,25 @@ async fn answer(
         Err(error) => {
             // Whoever sends a refused body slowly takes no place of those who are let in.
             drop(place);
-            shared.door.discard(&head, body).await;
+            Box::pin(shared.door.discard(&head, body)).await;
             return Answer::Whole(finish(shared, None, Err(error), &mut meter));
         }
     };
     let tells = may_tell(shared, &head.headers);
+    let admitted = Admitted {
+        proven,
+        headers: head.headers,
+        asks,
+        meter,
+    };
     // hyper drops the request of a caller who has hung up as soon as its last bytes are here. By
     // then this has them, and goes on if what was asked for counts without an answer, too.
-    let own = Arc::clone(shared);
-    let mut load = shared
-        .memory
-        .load(Some(shared.admission.key(&proven.principal)));
-    let entering = async move {
-        let length = door::length(&head.headers);
-        let read = own.door.read((body, length), &mut load).await;
-        meter.load = Some(load);
-        let read = read.and_then(|body| {
-            let incoming = jsonrpc::read(&body, own.json_limits())?;
-            if asks == Asks::Untold && !is_read(&incoming) {
-                own.admission.was_other(&proven.principal)?;
-            }
-            Ok(incoming)
-        });
-        match read {
-            Ok(incoming) if is_told(&incoming) => {
-                let answering = carry_on(&own, proven, head.headers, Ok(incoming), meter);
-                Entered::Told(Box::pin(answering).await)
-            }
-            read => Entered::Asked(Box::new((proven, head.headers, read, meter))),
-        }
-    };
     let entered = if tells {
-        shared.to_its_end(entering).await
+        let own = Arc::clone(shared);
+        let entering = async move { Box::pin(enter(&own, admitted, body)).await };
+        Box::pin(shared.to_its_end(entering)).await
     } else {
-        entering.await
+        enter(shared, admitted, body).await
     };
     match entered {
         Entered::Told(answer) => answer,
@@ -198,6 +183,45 @@ async fn answer(
             let (proven, headers, read, meter) = *asked;
             carry_on(shared, proven, headers, read, meter).await
         }
+    }
+}
+
+/// A request whose body may be read.
+struct Admitted {
+    proven: Proven,
+    headers: HeaderMap,
+    asks: Asks,
+    meter: Meter,
+}
+
+/// Reads the body, and carries out at once what counts without an answer.
+async fn enter(shared: &Arc<Shared>, admitted: Admitted, body: Incoming) -> Entered {
+    let Admitted {
+        proven,
+        headers,
+        asks,
+        mut meter,
+    } = admitted;
+    let key = shared.admission.key(&proven.principal);
+    let mut load = shared.memory.load(Some(key));
+    let read = shared
+        .door
+        .read((body, door::length(&headers)), &mut load)
+        .await;
+    meter.load = Some(load);
+    let read = read.and_then(|body| {
+        let incoming = jsonrpc::read(&body, shared.json_limits())?;
+        if asks == Asks::Untold && !is_read(&incoming) {
+            shared.admission.was_other(&proven.principal)?;
+        }
+        Ok(incoming)
+    });
+    match read {
+        Ok(incoming) if is_told(&incoming) => {
+            let answering = carry_on(shared, proven, headers, Ok(incoming), meter);
+            Entered::Told(Box::pin(answering).await)
+        }
+        read => Entered::Asked(Box::new((proven, headers, read, meter))),
     }
 }
 
@@ -322,16 +346,34 @@ async fn request_answer(
     let caller = Caller::new(proven, request_meta, streams);
     let call = Call::new(caller, (headers, request), meter);
     let span = trace::request(method.as_str(), &call);
-    Box::pin(carry_out(shared, method, call).instrument(span)).await
+    match method {
+        // What is asked most is carried out where it is, the rest beside it: each request moves it about.
+        Method::TasksGet => carry_out_read(shared, call).instrument(span).await,
+        _ => Box::pin(carry_out(shared, method, call).instrument(span)).await,
+    }
 }
 
-/// Carries a request out. What is asked most is in the future itself, the rest beside it: each request moves
-/// it about.
-pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
+async fn carry_out_read(shared: &Arc<Shared>, call: Call) -> Answer {
+    if let Some(refused) = lacks_scopes(shared, Method::TasksGet, &call) {
+        return call.answer(shared, Err(refused));
+    }
+    let result = shared.in_time(tasks_get::get(shared, &call)).await;
+    call.answer(shared, result)
+}
+
+/// The refusal of who may not.
+fn lacks_scopes(shared: &Shared, method: Method, call: &Call) -> Option<Error> {
     let needed = method.scopes(shared.door.auth.scopes());
-    if !call.caller.has_scopes(needed) {
-        let needed = needed.to_vec();
-        return call.answer(shared, Err(Error::Scope { needed }));
+    let lacks = !call.caller.has_scopes(needed);
+    lacks.then(|| Error::Scope {
+        needed: needed.to_vec(),
+    })
+}
+
+/// Carries a request out.
+pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
+    if let Some(refused) = lacks_scopes(shared, method, &call) {
+        return call.answer(shared, Err(refused));
     }
     let result = match method {
         Method::Discover => server_discover::discover(shared),
@@ -357,7 +399,7 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) 
         Method::ResourcesRead => return Box::pin(provided_ask::read(shared, call)).await,
         Method::PromptsGet => return Box::pin(provided_ask::get(shared, call)).await,
         Method::Complete => return Box::pin(provided_ask::complete(shared, call)).await,
-        Method::TasksGet => shared.in_time(tasks_get::get(shared, &call)).await,
+        Method::TasksGet => return Box::pin(carry_out_read(shared, call)).await,
         Method::TasksUpdate => {
             shared
                 .in_time(Box::pin(tasks_update::update(shared, &call)))

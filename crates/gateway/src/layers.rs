@@ -58,28 +58,30 @@ impl Layers {
     + Send
     + 'static
     + use<> {
-        let (shared, places) = (Arc::clone(&self.shared), Arc::clone(&self.places));
-        let (asked, answering) = (Arc::clone(&connection), Arc::clone(&connection));
-        let leaving = self.shared.leaving.clone();
+        // All of it is cloned for each request: one count each, and no lock.
+        let own = Arc::new((self.clone(), connection));
+        let (asked, answering) = (Arc::clone(&own), Arc::clone(&own));
         ServiceBuilder::new()
             .map_request(move |request: Request<Incoming>| {
-                asked.spoke(request.version());
+                asked.1.spoke(request.version());
                 request
             })
             .map_response(move |mut response: Response<_>| {
+                let (layers, connection) = &*answering;
                 // HTTP/2 knows no such header: it has a frame that says it (RFC 9113 §6.8).
-                if leaving.is_cancelled() && !answering.is_multiplexed() {
+                if layers.shared.leaving.is_cancelled() && !connection.is_multiplexed() {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
                 }
                 response
             })
-            .layer(CatchPanicLayer::custom(Panicked(
-                self.shared.metrics.clone(),
-            )))
+            .layer(CatchPanicLayer::custom(Panicked(Arc::clone(
+                &self.shared.metrics,
+            ))))
             .service(service_fn(move |request| {
-                let (shared, connection) = (Arc::clone(&shared), Arc::clone(&connection));
-                let place = Arc::clone(&places).try_acquire_owned();
+                let (layers, connection) = &*own;
+                let (shared, connection) = (Arc::clone(&layers.shared), Arc::clone(connection));
+                let place = Arc::clone(&layers.places).try_acquire_owned();
                 async move {
                     Ok::<_, BoxError>(match place {
                         Ok(place) => {
@@ -100,7 +102,7 @@ fn refuse(shared: &Shared) -> Answer {
 }
 
 #[derive(Clone)]
-struct Panicked(Metrics);
+struct Panicked(Arc<Metrics>);
 
 impl ResponseForPanic for Panicked {
     type ResponseBody = Body;

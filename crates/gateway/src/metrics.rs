@@ -1,6 +1,8 @@
 //! What the gateway counts.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::StatusCode;
@@ -160,21 +162,21 @@ struct Status {
     /// `None`: nothing was answered.
     http: Option<StatusCode>,
     /// The JSON-RPC error's.
-    code: String,
+    code: Cow<'static, str>,
 }
 
 impl Status {
     fn ok() -> Self {
         Self {
             http: Some(StatusCode::OK),
-            code: "none".to_owned(),
+            code: Cow::Borrowed("none"),
         }
     }
 
     fn of(row: &Row) -> Self {
         Self {
             http: Some(row.status),
-            code: row.error.code.to_string(),
+            code: row.error.code.to_string().into(),
         }
     }
 
@@ -188,14 +190,14 @@ impl Status {
         let code = code.ok().filter(|code| CODES.contains(code));
         Self {
             http: Some(StatusCode::OK),
-            code: code.map_or_else(|| "other".to_owned(), |code| code.to_string()),
+            code: code.map_or(Cow::Borrowed("other"), |code| code.to_string().into()),
         }
     }
 }
 
 /// Counts one request when it ends, however it ends.
 pub(crate) struct Meter {
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     method: &'static str,
     started: Instant,
     outcome: &'static str,
@@ -208,9 +210,9 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn start(metrics: &Metrics) -> Self {
+    pub(crate) fn start(metrics: &Arc<Metrics>) -> Self {
         Self {
-            metrics: metrics.clone(),
+            metrics: Arc::clone(metrics),
             method: "unknown",
             started: Instant::now(),
             outcome: "disconnected",

@@ -260,7 +260,7 @@ pub(crate) async fn admit(shared: &Shared, caller: &Caller, id: TaskId) -> Resul
             pace.count(caller, "held");
             return Ok(Admitted {
                 came: Came::Early,
-                seen: wait(shared, caller, id, shown).await?,
+                seen: Box::pin(wait(shared, caller, id, shown)).await?,
             });
         }
         Early::Answered => pace.count(caller, "early"),

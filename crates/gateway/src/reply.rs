@@ -163,7 +163,7 @@ impl Finished {
 /// JSON without raw line breaks, which stored JSON may have between its tokens: a stream's
 /// message is one line, and inside of strings they are escaped anyway.
 pub(crate) fn one_line(json: Bytes) -> Bytes {
-    if !json.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+    if memchr::memchr2(b'\n', b'\r', &json).is_none() {
         return json;
     }
     json.iter()

@@ -11,6 +11,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -228,43 +231,59 @@ impl Server {
         let service = TowerToHyperService::new(self.layers.service(Arc::clone(&connection)));
         let socket = TokioIo::new(Socket::new(stream, Arc::clone(&connection), patience));
         let mut serving = std::pin::pin!(self.builder.serve_connection(socket, service));
-        // Until it knows the version of HTTP, hyper waits without a limit.
-        let mut silent = std::pin::pin!(tokio::time::sleep(self.silence_max));
-        let mut farewell = std::pin::pin!(farewell(shared, &connection));
-        let unwritten = Arc::clone(connection.unwritten());
-        let mut overdue = std::pin::pin!(unwritten.overdue());
-        let (mut draining, mut unheard) = (false, true);
+        // What happens once at most is looked at when it happens, and not at each turn of a request.
+        let mut happening: FuturesUnordered<BoxFuture<'_, Happened>> = FuturesUnordered::new();
+        happening.push(Box::pin(farewell(shared, &connection)));
+        happening.push(Box::pin(self.end(&connection)));
         loop {
             tokio::select! {
+                biased;
                 ended = serving.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(error, "connection ended with an error");
                     }
                     return;
                 }
-                () = farewell.as_mut(), if !draining => {
-                    draining = true;
-                    serving.as_mut().graceful_shutdown();
-                }
-                () = silent.as_mut(), if unheard => {
-                    unheard = false;
-                    if !connection.has_spoken() {
-                        return;
-                    }
-                }
-                () = overdue.as_mut() => {
-                    tracing::debug!("connection closed on an answer that was not read in time");
-                    return;
-                }
-                () = self.cut.cancelled() => return,
+                Some(happened) = happening.next() => match happened {
+                    Happened::Farewell => serving.as_mut().graceful_shutdown(),
+                    Happened::End => return,
+                },
             }
         }
     }
+
+    /// When a connection has to be closed, whatever is asked over it.
+    async fn end(&self, connection: &Connection) -> Happened {
+        // Until it knows the version of HTTP, hyper waits without a limit.
+        let silent = async {
+            tokio::time::sleep(self.silence_max).await;
+            if connection.has_spoken() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let unwritten = Arc::clone(connection.unwritten());
+        tokio::select! {
+            () = silent => {}
+            () = unwritten.overdue() => {
+                tracing::debug!("connection closed on an answer that was not read in time");
+            }
+            () = self.cut.cancelled() => {}
+        }
+        Happened::End
+    }
+}
+
+/// What concerns a connection but its requests.
+enum Happened {
+    /// It is told to end.
+    Farewell,
+    /// It is closed.
+    End,
 }
 
 /// When a connection has to be told to end: one of HTTP/2 as soon as no more are taken; any other
 /// when there is no more time to be asked something over it.
-async fn farewell(shared: &Shared, connection: &Connection) {
+async fn farewell(shared: &Shared, connection: &Connection) -> Happened {
     let no_more = async {
         shared.closing.cancelled().await;
         connection.multiplexed().await;
@@ -273,4 +292,5 @@ async fn farewell(shared: &Shared, connection: &Connection) {
         () = no_more => {}
         () = shared.ending.cancelled() => {}
     }
+    Happened::Farewell
 }

@@ -25,7 +25,14 @@ pub(crate) fn request(method: &'static str, call: &Call) -> Span {
         task.id = Empty,
         trace_id = Empty,
     );
+    if span.is_disabled() {
+        return span;
+    }
     let caller = &call.caller.trace;
+    if !traces::are_exported() {
+        traces::show_trace(&span, caller);
+        return span;
+    }
     let http = of_headers(&call.headers);
     if traces::set_parent_from(&span, caller) && http.traceparent != caller.traceparent {
         traces::link_span(&span, &http, "http");
@@ -68,6 +75,9 @@ pub(crate) fn provider(job: &str) {
 
 /// The request was answered as `label` says.
 pub(crate) fn answered(label: &'static str) {
+    if !traces::are_exported() {
+        return;
+    }
     traces::attribute(&Span::current(), "mcp_tasks.outcome", label);
 }
 

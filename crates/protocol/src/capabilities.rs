@@ -15,7 +15,10 @@ use crate::raw::{self, Object};
 /// a task's row stores it, because later questions may only be of kinds that the
 /// creating call declared.
 #[derive(Clone, Debug)]
-pub struct ClientCapabilities(Arc<RawValue>);
+pub struct ClientCapabilities {
+    json: Arc<RawValue>,
+    declares_tasks: bool,
+}
 
 impl ClientCapabilities {
     /// From the JSON text of an object, for example from a task's row.
@@ -29,21 +32,27 @@ impl ClientCapabilities {
     }
 
     pub(crate) fn read(value: &RawValue) -> Result<Self, InvalidParams> {
-        Object::strict(value, "the client's capabilities")?;
-        Ok(Self(Arc::from(value.to_owned())))
+        let object = Object::strict(value, "the client's capabilities")?;
+        let extension = object
+            .get("extensions")
+            .and_then(|extensions| raw::member(extensions, EXTENSION_TASKS));
+        Ok(Self {
+            json: Arc::from(value.to_owned()),
+            declares_tasks: extension.is_some_and(raw::is_object),
+        })
     }
 
     /// The JSON text as it was sent.
     #[must_use]
     pub fn as_json(&self) -> &str {
-        self.0.get()
+        self.json.get()
     }
 
     /// Whether the tasks extension is declared where it counts: in `extensions`,
     /// with an object as value (SEP-2663 §Capability Negotiation).
     #[must_use]
     pub fn declares_tasks(&self) -> bool {
-        self.object_at(&["extensions", EXTENSION_TASKS])
+        self.declares_tasks
     }
 
     /// Whether the client can answer requests of this kind. `elicitation: {}`
@@ -115,7 +124,7 @@ impl ClientCapabilities {
 
     fn object_at(&self, path: &[&str]) -> bool {
         path.iter()
-            .try_fold(&*self.0, |value, name| raw::member(value, name))
+            .try_fold(&*self.json, |value, name| raw::member(value, name))
             .is_some_and(raw::is_object)
     }
 }

@@ -278,6 +278,11 @@ fn not_an_object(text: &str, first: Option<u8>) -> ParseError {
 /// Our own scan of valid JSON: a raw-value parse accepts any depth, and what is
 /// stored raw today is parsed by somebody's recursive parser tomorrow.
 fn exceeds_depth(text: &str, depth_max: usize) -> bool {
+    // What opens no more than that, strings included, cannot be nested deeper.
+    let opening = |byte: &u8| matches!(byte, b'{' | b'[');
+    if text.bytes().filter(opening).count() <= depth_max {
+        return false;
+    }
     let mut depth = 0usize;
     let mut strings = raw::Strings::default();
     for byte in text.bytes() {

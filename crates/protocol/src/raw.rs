@@ -11,6 +11,9 @@ use serde_json::value::RawValue;
 
 use crate::jsonrpc::InvalidParams;
 
+/// So many names are compared with each other sooner than they are hashed.
+const FEW: usize = 16;
+
 /// The members of one object, in the order they were sent.
 ///
 /// serde_json skips raw values without recursion, so any nesting is safe here;
@@ -120,11 +123,16 @@ impl<'a> Object<'a> {
     /// A name that occurs twice, if there is one (RFC 8259 §4: behaviour is
     /// then unpredictable, so what we checked may not be what others read).
     pub(crate) fn duplicate(&self) -> Option<&str> {
+        let names = || self.members.iter().map(|(name, _)| name.as_ref());
+        if self.members.len() <= FEW {
+            let before = |n: usize, name: &str| names().take(n).any(|other| other == name);
+            return names()
+                .enumerate()
+                .find(|(n, name)| before(*n, name))
+                .map(|(_, name)| name);
+        }
         let mut seen = HashSet::with_capacity(self.members.len());
-        self.members
-            .iter()
-            .map(|(name, _)| name.as_ref())
-            .find(|name| !seen.insert(*name))
+        names().find(|name| !seen.insert(*name))
     }
 }
 

@@ -1,16 +1,17 @@
 //! Coalesces concurrent questions: one round trip for all that wait, no added wait when idle.
 //!
-//! A lone question is asked at once. While its round trip is in flight the next ones gather, and
-//! the first of them to get its turn asks for all. Whoever leads does it inside its own
-//! request, so nothing is spawned; a leader that is dropped half way fails nobody, because
-//! its followers notice and ask again. Those who went away before their turn are not asked for.
+//! A lone question is asked at once. While its round trip is in flight the next ones gather; when it
+//! is back, the first of them asks for all. Only a crowd begins a further round trip beside it: a few
+//! questions cost the server more in two statements than in one. Whoever leads does it inside its own
+//! request, so nothing is spawned; a leader that is dropped half way fails nobody, because its
+//! followers notice and ask again. Those who went away before their turn are not asked for.
 //!
 //! Architecture invariant: knows neither Postgres nor time, so that tests can run it in every
 //! order of events (`tests/interleavings`).
 
 use std::collections::VecDeque;
 
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Semaphore, oneshot};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, oneshot};
 
 /// Bounds of the coalescing.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Limits {
     pub(crate) batch_max: usize,
     /// Round trips in flight, at most.
     pub(crate) in_flight_max: usize,
+    /// So many wait before a round trip begins beside another one.
+    pub(crate) crowd: usize,
     /// Questions that wait for a round trip, at most.
     pub(crate) waiting_max: usize,
 }
@@ -34,20 +37,38 @@ pub(crate) enum Asked<A> {
     Full,
 }
 
-type Question<Q, A> = (Q, oneshot::Sender<A>);
+/// What somebody who waits is told.
+enum Told<Q, A> {
+    /// The answer to its question.
+    Answer(A),
+    /// To ask for itself and for those who wait; its question is given back.
+    Lead(Turn<Q, A>, Q),
+}
+
+type Waiting<Q, A> = (Q, oneshot::Sender<Told<Q, A>>);
+
+/// How a question enters.
+enum Entered<Q, A> {
+    Lead(Turn<Q, A>, Q),
+    Wait(oneshot::Receiver<Told<Q, A>>),
+    Full,
+}
+
+struct Book<Q, A> {
+    waiting: VecDeque<Waiting<Q, A>>,
+    in_flight: usize,
+}
 
 /// The questions of a process that wait for a round trip.
 pub(crate) struct Batches<Q, A> {
-    waiting: Arc<Mutex<VecDeque<Question<Q, A>>>>,
-    turns: Arc<Semaphore>,
+    book: Arc<Mutex<Book<Q, A>>>,
     limits: Limits,
 }
 
 impl<Q, A> Clone for Batches<Q, A> {
     fn clone(&self) -> Self {
         Self {
-            waiting: Arc::clone(&self.waiting),
-            turns: Arc::clone(&self.turns),
+            book: Arc::clone(&self.book),
             limits: self.limits,
         }
     }
@@ -55,9 +76,12 @@ impl<Q, A> Clone for Batches<Q, A> {
 
 impl<Q, A> Batches<Q, A> {
     pub(crate) fn new(limits: Limits) -> Self {
+        let book = Book {
+            waiting: VecDeque::new(),
+            in_flight: 0,
+        };
         Self {
-            waiting: Arc::new(Mutex::new(VecDeque::new())),
-            turns: Arc::new(Semaphore::new(limits.in_flight_max)),
+            book: Arc::new(Mutex::new(book)),
             limits,
         }
     }
@@ -68,64 +92,101 @@ impl<Q, A> Batches<Q, A> {
     where
         F: Future<Output = Result<Vec<A>, E>>,
     {
-        let (sender, mut answer) = oneshot::channel();
-        if !self.enter(question, sender) {
-            return Asked::Full;
+        let (turn, own) = match self.enter(question) {
+            Entered::Lead(turn, question) => (turn, question),
+            Entered::Wait(told) => match told.await {
+                Ok(Told::Answer(answer)) => return Asked::Answered(answer),
+                Ok(Told::Lead(turn, question)) => (turn, question),
+                Err(_) => return Asked::Alone,
+            },
+            Entered::Full => return Asked::Full,
+        };
+        let mut questions = vec![own];
+        let mut followers = Vec::new();
+        self.gather(&mut questions, &mut followers);
+        // Beside the future: all of those who wait would carry the room for it.
+        let answers = Box::pin(round_trip(questions)).await;
+        // The next round trip begins before anybody looks at this one's answers.
+        drop(turn);
+        // On an error the followers are dropped, and everyone asks by themselves.
+        let Ok(answers) = answers else {
+            return Asked::Alone;
+        };
+        let mut answers = answers.into_iter();
+        let own = answers.next();
+        for (follower, answer) in followers.into_iter().zip(answers) {
+            // Whoever asked may be gone.
+            let _ = follower.send(Told::Answer(answer));
         }
-        loop {
-            tokio::select! {
-                biased;
-                found = &mut answer => return found.map_or(Asked::Alone, Asked::Answered),
-                turn = self.turns.acquire() => {
-                    let turn = turn.expect("the semaphore is never closed");
-                    let batch = self.take();
-                    if batch.is_empty() {
-                        // Somebody else asks for us: wait for that, and take no turn meanwhile.
-                        drop(turn);
-                        return answer.await.map_or(Asked::Alone, Asked::Answered);
-                    }
-                    let (questions, senders): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-                    // On an error the senders are dropped, and everyone asks by themselves.
-                    if let Ok(answers) = round_trip(questions).await {
-                        for (sender, answer) in senders.into_iter().zip(answers) {
-                            // Whoever asked may be gone.
-                            let _ = sender.send(answer);
-                        }
-                    }
+        own.map_or(Asked::Alone, Asked::Answered)
+    }
+
+    /// Takes a turn, or joins those who wait, if there is room.
+    fn enter(&self, question: Q) -> Entered<Q, A> {
+        let mut book = self.lock();
+        let limits = self.limits;
+        let crowded =
+            book.in_flight < limits.in_flight_max && book.waiting.len() + 1 >= limits.crowd;
+        if book.in_flight == 0 || crowded {
+            book.in_flight += 1;
+            return Entered::Lead(Turn(Some(self.clone())), question);
+        }
+        if book.waiting.len() >= limits.waiting_max {
+            // Those who went away take nobody's place.
+            book.waiting.retain(|(_, told)| !told.is_closed());
+            if book.waiting.len() >= limits.waiting_max {
+                return Entered::Full;
+            }
+        }
+        let (tell, told) = oneshot::channel();
+        book.waiting.push_back((question, tell));
+        Entered::Wait(told)
+    }
+
+    /// Those who are asked for beside whoever leads, in the order in which they came.
+    fn gather(&self, questions: &mut Vec<Q>, followers: &mut Vec<oneshot::Sender<Told<Q, A>>>) {
+        let mut book = self.lock();
+        while questions.len() < self.limits.batch_max
+            && let Some((question, told)) = book.waiting.pop_front()
+        {
+            if !told.is_closed() {
+                questions.push(question);
+                followers.push(told);
+            }
+        }
+    }
+
+    /// Who leads next, when a round trip is over; `None`: nobody, and one less is in flight.
+    fn next(&self) -> Option<Waiting<Q, A>> {
+        let mut book = self.lock();
+        if book.in_flight == 1 || book.waiting.len() >= self.limits.crowd {
+            while let Some((question, told)) = book.waiting.pop_front() {
+                if !told.is_closed() {
+                    return Some((question, told));
                 }
             }
         }
+        book.in_flight -= 1;
+        None
     }
 
-    /// Joins those who wait, if there is room.
-    fn enter(&self, question: Q, sender: oneshot::Sender<A>) -> bool {
-        let mut waiting = self.lock();
-        if waiting.len() >= self.limits.waiting_max {
-            // Those who went away take nobody's place.
-            waiting.retain(|(_, sender)| !sender.is_closed());
-            if waiting.len() >= self.limits.waiting_max {
-                return false;
+    fn lock(&self) -> MutexGuard<'_, Book<Q, A>> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A round trip that may be made. Dropped, however that comes, it goes to who waits.
+struct Turn<Q, A>(Option<Batches<Q, A>>);
+
+impl<Q, A> Drop for Turn<Q, A> {
+    fn drop(&mut self) {
+        let Some(batches) = self.0.take() else { return };
+        while let Some((question, told)) = batches.next() {
+            let turn = Turn(Some(batches.clone()));
+            match told.send(Told::Lead(turn, question)) {
+                Err(Told::Lead(mut back, _)) => back.0 = None,
+                Ok(()) | Err(Told::Answer(_)) => return,
             }
         }
-        waiting.push_back((question, sender));
-        true
-    }
-
-    /// The next ones, in the order in which they came.
-    fn take(&self) -> Vec<Question<Q, A>> {
-        let mut waiting = self.lock();
-        let mut batch = Vec::with_capacity(waiting.len().min(self.limits.batch_max));
-        while batch.len() < self.limits.batch_max
-            && let Some((question, sender)) = waiting.pop_front()
-        {
-            if !sender.is_closed() {
-                batch.push((question, sender));
-            }
-        }
-        batch
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Question<Q, A>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -66,7 +66,7 @@ impl Store {
             return self.open_lookup(found);
         }
         let alone = self.with_wait(self.time_left(started));
-        let found = alone.read_many(&[question]).await?;
+        let found = Box::pin(alone.read_many(&[question])).await?;
         self.open_lookup(found.into_iter().next().unwrap_or(Lookup::Unknown))
     }
 

@@ -3,4 +3,4 @@
 
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use tokio::sync::{Semaphore, oneshot};
+pub(crate) use tokio::sync::oneshot;

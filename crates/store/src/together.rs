@@ -21,6 +21,7 @@ use crate::{Error, Lookup, Store};
 const TOGETHER: Limits = Limits {
     batch_max: 64,
     in_flight_max: 2,
+    crowd: 16,
     waiting_max: 32 * 1024,
 };
 

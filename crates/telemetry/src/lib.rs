@@ -40,6 +40,8 @@ pub use metrics::Registry;
 pub use process::describe_process;
 pub use traces::TraceContext;
 
+use std::sync::atomic::Ordering;
+
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -102,6 +104,7 @@ pub fn init(config: &Config, service: &'static str) -> Result<Guard, Error> {
         None => registry.with(logs::layer(&config.logs)?).try_init(),
     };
     set.map_err(Error::AlreadySet)?;
+    traces::EXPORTED.store(export.is_some(), Ordering::Relaxed);
     logs::catch_panics();
     Ok(Guard { export })
 }

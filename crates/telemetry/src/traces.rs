@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use opentelemetry::baggage::BaggageExt;
 use opentelemetry::propagation::TextMapPropagator;
@@ -22,6 +23,9 @@ pub const DETAIL: &str = "mcp_tasks::detail";
 /// Target of spans of loops that mostly find nothing to do. What happens in them makes no spans of
 /// its own, and they are not exported at all if they were [`idle`].
 pub const LOOP: &str = "mcp_tasks::loop";
+
+/// Whether [`init`](crate::init) was told where to export spans to.
+pub(crate) static EXPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Marks a span that is not worth an export.
 pub(crate) const IDLE: &str = "mcp_tasks.idle";
@@ -234,6 +238,12 @@ pub fn inside_span() -> bool {
     current
         .metadata()
         .is_some_and(|metadata| metadata.target() != LOOP)
+}
+
+/// Whether spans are exported at all: what only they show need not be made up otherwise.
+#[must_use]
+pub fn are_exported() -> bool {
+    EXPORTED.load(Ordering::Relaxed)
 }
 
 /// Adds an attribute that only traces show.

@@ -154,7 +154,7 @@ impl Authenticator {
         let token = bearer::token(headers)?;
         match (&self.how, token) {
             (How::Dev, token) => dev(token),
-            (How::Tokens(tokens), Some(token)) => tokens.verify(token).await,
+            (How::Tokens(tokens), Some(token)) => Box::pin(tokens.verify(token)).await,
             // RFC 6750 §3.1: no error code where nothing was sent.
             (How::Tokens(_), None) => Err(Refused::Unauthorized {
                 error: None,

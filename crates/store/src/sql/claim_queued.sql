@@ -3,10 +3,12 @@
 -- by the same token, a lease that ran out, a version that is pinned. Rows are locked in id order.
 -- `coalesce`: by id, and never by an index of what is live, which is taken for small after a quiet hour.
 WITH mine AS MATERIALIZED (
-    SELECT t.id, v.version, v.claim_token, v.worker FROM tasks t
-    JOIN unnest($1::uuid[], $2::text[], $3::int[], $4::uuid[], $5::text[])
+    SELECT t.id, v.version, v.claim_token, v.worker FROM (
+        SELECT $1::uuid[] AS ids, $2::text[] AS tools, $3::int[] AS versions, $4::uuid[] AS tokens, $5::text[] AS workers
+        OFFSET 0) q
+    CROSS JOIN unnest(q.ids, q.tools, q.versions, q.tokens, q.workers)
       AS v(id, tool, version, claim_token, worker)
-      ON t.id = v.id AND t.tool = v.tool
+    JOIN tasks t ON t.id = v.id AND t.tool = v.tool
     WHERE coalesce(t.phase, '') = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL AND NOT t.journaled
       AND t.lease_until IS NULL AND t.attempt < 200 AND (t.expires_at IS NULL OR t.expires_at > now())
       AND NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = t.tool AND p.jobs)

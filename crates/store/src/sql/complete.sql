@@ -3,10 +3,12 @@
 -- loss. Rows are locked in id order.
 -- `coalesce`: by id, and never by an index of what is live, which is taken for small after a quiet hour.
 WITH mine AS MATERIALIZED (
-    SELECT t.id, v.result, v.worked_ms, v.is_error FROM tasks t
-    JOIN unnest($1::uuid[], $2::int[], $3::uuid[], $4::bytea[], $5::bigint[], $6::bool[])
+    SELECT t.id, v.result, v.worked_ms, v.is_error FROM (
+        SELECT $1::uuid[] AS ids, $2::int[] AS attempts, $3::uuid[] AS tokens, $4::bytea[] AS results,
+            $5::bigint[] AS worked, $6::bool[] AS errors OFFSET 0) q
+    CROSS JOIN unnest(q.ids, q.attempts, q.tokens, q.results, q.worked, q.errors)
       AS v(id, attempt, claim_token, result, worked_ms, is_error)
-      ON t.id = v.id AND t.attempt = v.attempt AND t.claim_token = v.claim_token
+    JOIN tasks t ON t.id = v.id AND t.attempt = v.attempt AND t.claim_token = v.claim_token
     WHERE coalesce(t.phase, '') = 'running' AND t.open_step IS NULL
     ORDER BY t.id FOR NO KEY UPDATE OF t
 )

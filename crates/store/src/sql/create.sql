@@ -4,10 +4,13 @@
 -- very statement, or it was committed before and the reply was lost; existing.sql tells which.
 -- Keys are written in their order, so that two statements with the same keys never wait for each other.
 WITH v AS MATERIALIZED (
-    SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::text[],
-        $8::smallint[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[], $14::text[],
-        $15::text[], $16::bigint[], $17::bigint[], $18::int[], $19::bigint[], $20::bigint[], $21::bool[],
-        $22::text[], $23::bool[], $24::bigint[], $25::bytea[], $26::text[])
+    SELECT v.* FROM (SELECT $1::uuid[] AS a, $2::text[] AS b, $3::text[] AS c, $4::text[] AS d, $5::text[] AS e,
+        $6::int[] AS f, $7::text[] AS g, $8::smallint[] AS h, $9::bytea[] AS i, $10::bytea[] AS j, $11::bytea[] AS k,
+        $12::bytea[] AS l, $13::bytea[] AS m, $14::text[] AS n, $15::text[] AS o, $16::bigint[] AS p,
+        $17::bigint[] AS q, $18::int[] AS r, $19::bigint[] AS s, $20::bigint[] AS t, $21::bool[] AS u,
+        $22::text[] AS v, $23::bool[] AS w, $24::bigint[] AS x, $25::bytea[] AS y, $26::text[] AS z OFFSET 0) q,
+    unnest(q.a, q.b, q.c, q.d, q.e, q.f, q.g, q.h, q.i, q.j, q.k, q.l, q.m, q.n, q.o, q.p, q.q, q.r, q.s, q.t, q.u,
+        q.v, q.w, q.x, q.y, q.z)
     AS v(id, issuer, subject, tenant, tool, tool_version, queue, priority, arguments, arguments_digest,
         client_capabilities, offered_responses, trace_context, key, status_message, ttl_ms, ttl_ms_max,
         tries_max, work_ms_max, hold_ms, handed_out, hint_epoch, lost_fails, alert_after_ms, data_key, sealed_by)

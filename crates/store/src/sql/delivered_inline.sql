@@ -4,7 +4,7 @@
 -- way): it stays that long, and is purged then.
 WITH gone AS MATERIALIZED (
     SELECT id, rounds > 0 AND held_until > now() AS named FROM tasks
-    WHERE id = ANY($1::uuid[]) AND phase IS NULL AND handed_out_at IS NULL AND idempotency_key IS NULL
+    WHERE id = ANY((SELECT $1::uuid[])::uuid[]) AND phase IS NULL AND handed_out_at IS NULL AND idempotency_key IS NULL
     ORDER BY id FOR UPDATE
 ), kept AS (
     UPDATE tasks SET expires_at = held_until, first_fetched_at = coalesce(first_fetched_at, now())

@@ -7,6 +7,7 @@ SELECT v.n, x.final_status AS tombstone_status, x.expired_at AS tombstone_expire
        t.input_requests, t.result, t.error, t.phase, t.stop_reason, t.parked_for, t.rounds,
        t.first_fetched_at IS NOT NULL AS fetched, t.handed_out_at IS NOT NULL AS handed_out,
        t.idempotency_key IS NOT NULL AS keyed, t.data_key, t.sealed_by
-FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS v(id, issuer, subject, n)
+FROM (SELECT $1::uuid[] AS ids, $2::text[] AS issuers, $3::text[] AS subjects OFFSET 0) q
+CROSS JOIN unnest(q.ids, q.issuers, q.subjects) WITH ORDINALITY AS v(id, issuer, subject, n)
 LEFT JOIN tasks t ON t.id = v.id AND t.issuer = v.issuer AND t.subject = v.subject
 LEFT JOIN tombstones x ON x.task_id = v.id AND x.issuer = v.issuer AND x.subject = v.subject

@@ -45,17 +45,27 @@ struct Scenario {
 const ONE_BY_ONE: Limits = Limits {
     batch_max: 2,
     in_flight_max: 1,
+    crowd: 1,
     waiting_max: 100,
 };
 /// No more than one waits while another is asked.
 const NARROW: Limits = Limits {
     batch_max: 1,
     in_flight_max: 1,
+    crowd: 1,
     waiting_max: 1,
 };
 const TWO_AT_ONCE: Limits = Limits {
     batch_max: 2,
     in_flight_max: 2,
+    crowd: 1,
+    waiting_max: 100,
+};
+/// A second round trip only for two.
+const CROWDS: Limits = Limits {
+    batch_max: 2,
+    in_flight_max: 2,
+    crowd: 2,
     waiting_max: 100,
 };
 
