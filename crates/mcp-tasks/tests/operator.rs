@@ -348,6 +348,9 @@ async fn tasks_are_stopped_and_repeated_singly_and_in_bulk() {
         "{missing:?}"
     );
 
+    let last = &desk.rows(&["audit", "list", "--limit", "2"]);
+    assert_eq!(last[0]["outcome"], "missing", "of no task: {last:?}");
+    assert_eq!(last[1]["outcome"], "nothing", "none fits: {last:?}");
     let audits = desk.rows(&["audit", "list", "--task", new]);
     let said: Vec<_> = audits
         .iter()
@@ -492,12 +495,12 @@ async fn a_paused_tool_takes_no_calls_or_no_jobs_without_a_deploy() {
         assert!(!refused.status.success() && said.contains(told), "{said}");
     }
     let audits = desk.rows(&["audit", "list", "--by", "olga"]);
-    assert!(
-        audits
-            .iter()
-            .any(|audit| audit["command"] == "tools pause"
-                && audit["target"]["reason"] == "it burns")
-    );
+    let burns = audits
+        .iter()
+        .find(|audit| audit["command"] == "tools pause" && audit["target"]["reason"] == "it burns");
+    assert_eq!(burns.unwrap()["outcome"], "paused");
+    let last: Vec<_> = audits[..3].iter().map(|audit| &audit["outcome"]).collect();
+    assert_eq!(last, ["unknown", "not_paused", "resumed"], "the last first");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -695,6 +698,14 @@ async fn a_sweep_can_be_run_once() {
         json!({"sweeps": ["versions", "catalogue"]})
     );
     assert_eq!(audits[0]["operator"], "olga");
+    let outcomes: Vec<_> = audits[..4].iter().map(|audit| &audit["outcome"]).collect();
+    let expected = [
+        "2 workers_are_too_young",
+        "failed",
+        "failed",
+        "led_elsewhere",
+    ];
+    assert_eq!(outcomes, expected);
 }
 
 /// As `| head` does that has seen enough.
@@ -710,4 +721,91 @@ fn a_reader_that_goes_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+async fn queued(store: &store::Store, subject: &str, tenant: Option<&str>) {
+    let tenant = tenant.map(str::to_owned);
+    let issuer = "https://issuer".to_owned();
+    let principal = store::Principal::verified(issuer, subject.to_owned(), tenant);
+    let new = store::NewTask {
+        id: protocol::TaskId::new(1_790_000_000_000),
+        principal: &principal,
+        tool: "report",
+        tool_version: 1,
+        policy: &store::ToolPolicy::default(),
+        arguments: bytes::Bytes::from_static(b"{}"),
+        arguments_digest: [7; 32],
+        client_capabilities: bytes::Bytes::from_static(b"{}"),
+        offered_responses: None,
+        trace_context: None,
+        idempotency_key: None,
+        status_message: "queued",
+        hold: SOON,
+        handed_out: true,
+        hint_epoch: None,
+    };
+    let created = store.create(&new).await.unwrap();
+    assert!(matches!(created, store::Created::New(_)), "{created:?}");
+}
+
+/// All who have tasks of it, but who has others as well: those are nobody's to erase by this name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_is_erased_but_not_who_is_elsewhere_too() {
+    let system = System::of(0, 0, 0).await;
+    let desk = &system.desk;
+    let settings = store::Config {
+        url: system.database.url().to_owned(),
+        ..store::Config::default()
+    };
+    let store = store::Store::new(settings, &telemetry::Registry::new()).unwrap();
+    for (subject, tenant) in [
+        ("anna", Some("acme")),
+        ("anna", Some("acme")),
+        ("ben", Some("acme")),
+        ("ben", Some("other")),
+        ("cleo", Some("acme")),
+        ("dora", Some("other")),
+        ("erik", None),
+    ] {
+        queued(&store, subject, tenant).await;
+    }
+    let erase = ["tasks", "erase", "--tenant", "https://issuer", "acme"];
+    let half = ["tasks", "erase", "--tenant", "https://issuer"];
+    let empty = [&half[..], &["", "--yes"]].concat();
+    let both = [
+        &erase[..],
+        &["--principal", "https://issuer", "anna", "--yes"],
+    ]
+    .concat();
+    for bad in [&half[..], &empty[..], &both[..]] {
+        let refused = desk.run(bad);
+        assert_eq!(refused.status.code(), Some(2), "{bad:?}");
+    }
+    let left = async || {
+        let sql = "SELECT subject FROM tasks ORDER BY 1";
+        let rows = system.database.rows(sql).await.unwrap();
+        rows.into_iter().flatten().flatten().collect::<Vec<_>>()
+    };
+    let there = desk.rows(&erase);
+    assert_eq!(there[0]["live"], 3, "{there:?}");
+    assert_eq!(left().await.len(), 7, "a look");
+
+    let erased = desk.run(&[&erase[..], &["--yes"]].concat());
+    let told = String::from_utf8_lossy(&erased.stderr).into_owned();
+    assert_eq!(erased.status.code(), Some(1), "{told}");
+    assert!(told.contains("erase: 3 tasks"), "{told}");
+    assert!(told.contains("https://issuer ben has tasks"), "{told}");
+    assert_eq!(left().await, ["ben", "ben", "dora", "erik"]);
+    let audits = desk.rows(&["audit", "list"]);
+    assert_eq!(audits.len(), 2, "one for each principal: {audits:?}");
+    for audit in &audits {
+        assert_eq!(audit["outcome"], "erased");
+        let whose = audit["target"]["principal"].as_str().unwrap();
+        assert!(whose.starts_with("erased:"), "{whose}");
+    }
+    let ben = ["tasks", "erase", "--principal", "https://issuer", "ben"];
+    assert!(desk.json(&[&ben[..], &["--yes"]].concat()).0);
+    let all = desk.json(&[&erase[..], &["--yes"]].concat());
+    assert!(all.0, "{all:?}");
+    assert_eq!(left().await, ["dora", "erik"]);
 }

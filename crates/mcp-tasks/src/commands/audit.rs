@@ -1,6 +1,5 @@
 //! `mcp-tasks audit`: what operators did.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use protocol::TaskId;
@@ -56,23 +55,13 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
     })
 }
 
-/// What became of it: how many tasks with which outcome. Of an act on no task, what stands there is that it
-/// was begun.
+/// What became of it. Releases that did not write that down wrote what they did to each task.
 fn outcome(audit: &Audit) -> Option<String> {
-    if audit.tasks.is_empty() {
-        return None;
+    if audit.outcome != Audit::UNRECORDED {
+        return Some(audit.outcome.clone());
     }
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for task in &audit.tasks {
-        *counts.entry(task.outcome.as_str()).or_default() += 1;
-    }
-    let counts = counts
-        .into_iter()
-        .map(|(outcome, count)| match audit.tasks.len() {
-            1 => outcome.to_owned(),
-            _ => format!("{count} {outcome}"),
-        });
-    Some(counts.collect::<Vec<_>>().join(", "))
+    let of_tasks = audit.tasks.iter().map(|task| task.outcome.as_str());
+    (!audit.tasks.is_empty()).then(|| operator::counted(of_tasks))
 }
 
 /// In a table a number says enough of the tasks.

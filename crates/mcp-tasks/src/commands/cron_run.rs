@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use cron::{Cron, Once};
 use serde_json::{Value, json};
 use telemetry::Health;
-use uuid::Uuid;
 
 use super::operator::{self, Desk, Options, object};
 use super::{Failure, chain};
@@ -32,9 +31,7 @@ async fn all(desk: &Desk, sweeps: &[String]) -> Result<ExitCode, Failure> {
         Health::new(&desk.registry),
     );
     let (mut rows, mut failed) = (Vec::new(), false);
-    let by = (desk.operator.as_str(), "cron run");
-    let target = json!({ "sweeps": sweeps });
-    desk.store.audit(Uuid::new_v4(), by, &target).await?;
+    let audit = desk.begin("cron run", &json!({ "sweeps": sweeps })).await?;
     for name in sweeps {
         let (outcome, moved, error) = match cron.run_once(name).await {
             Ok(Once::Swept(rows)) => ("swept", Some(rows), None),
@@ -51,6 +48,8 @@ async fn all(desk: &Desk, sweeps: &[String]) -> Result<ExitCode, Failure> {
         ]));
     }
     desk.rows(&["sweep", "outcome", "rows", "error"], &rows);
+    let outcomes = rows.iter().filter_map(|row| row["outcome"].as_str());
+    desk.end(audit, &operator::counted(outcomes)).await;
     for row in rows.iter().filter(|row| !row["error"].is_null()) {
         let told = row["error"].as_str().unwrap_or_default();
         eprintln!("mcp-tasks: {}: {told}", Value::to_string(&row["sweep"]));

@@ -3,6 +3,7 @@
 //! Their credentials are those of the database: they go to Postgres directly, on purpose. MCP has no
 //! list of tasks, and nobody acts on another's tasks through a gateway.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -10,6 +11,7 @@ use queue::{Lane, Queue};
 use serde_json::{Map, Value};
 use store::Store;
 use telemetry::Registry;
+use uuid::Uuid;
 
 use super::Failure;
 use crate::config::Config;
@@ -137,6 +139,29 @@ fn place(url: &str) -> &str {
 }
 
 impl Desk {
+    /// Writes down what is about to be done, and for what.
+    pub async fn begin(&self, command: &str, target: &Value) -> Result<Uuid, Failure> {
+        let audit = Uuid::new_v4();
+        let by = (self.operator.as_str(), command);
+        self.store.audit(audit, by, target).await?;
+        Ok(audit)
+    }
+
+    /// Writes down what became of it. What was done is done, also if that cannot be written down.
+    pub async fn end(&self, audit: Uuid, outcome: &str) {
+        if let Err(error) = self.store.audit_ended(audit, outcome).await {
+            eprintln!("mcp-tasks: the audit does not say what became of this: {error}");
+        }
+    }
+
+    /// Writes down that it failed, if it did: as far as that can be told to the database that may be why.
+    pub async fn ended<T>(&self, audit: Uuid, ended: Result<T, Failure>) -> Result<T, Failure> {
+        if ended.is_err() {
+            let _ = self.store.audit_ended(audit, "failed").await;
+        }
+        ended
+    }
+
     /// Where to read; with `open`, what is sealed is shown as far as the settings have its keys.
     pub fn reading(&self, open: bool) -> Store {
         if open {
@@ -190,6 +215,25 @@ pub fn tasks(count: usize) -> String {
     match count {
         1 => "1 task".to_owned(),
         more => format!("{more} tasks"),
+    }
+}
+
+/// Which outcomes, and how many of each where there are several.
+pub fn counted<'a>(outcomes: impl Iterator<Item = &'a str>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for outcome in outcomes {
+        *counts.entry(outcome).or_default() += 1;
+    }
+    let total: usize = counts.values().sum();
+    let told = counts.into_iter().map(|(outcome, count)| match total {
+        1 => outcome.to_owned(),
+        _ => format!("{count} {outcome}"),
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    if told.is_empty() {
+        "nothing".to_owned()
+    } else {
+        told
     }
 }
 

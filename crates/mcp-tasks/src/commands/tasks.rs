@@ -50,7 +50,7 @@ pub enum Command {
     Requeue(Touch),
     /// End the time of tasks: live ones fail, of finished ones a tombstone stays.
     Expire(Touch),
-    /// Erase everything that is kept of a principal: its tasks, and its name.
+    /// Erase everything that is kept of a principal, or of all of a tenant: tasks, and names.
     Erase(tasks_erase::Erase),
 }
 

@@ -45,11 +45,12 @@ pub fn run(act: TaskAct, touch: &Touch, force: bool) -> Result<ExitCode, Failure
             force,
             audit: Uuid::new_v4(),
         };
-        if filtered {
+        let ended = if filtered {
             acting.bulk(touch, &target).await
         } else {
             acting.named(touch, &target).await
-        }
+        };
+        desk.ended(acting.audit, ended).await
     })
 }
 
@@ -79,7 +80,7 @@ impl Acting<'_> {
                 all_done &= !matches!(touched, Touched::Missing | Touched::Refused(_));
                 rows.push(row);
             }
-            self.did(&rows);
+            self.did(&rows).await;
         }
         Ok(code(all_done))
     }
@@ -153,7 +154,7 @@ impl Acting<'_> {
             Ok(())
         })
         .await?;
-        self.did(&rows);
+        self.did(&rows).await;
         Ok(code(all_done))
     }
 
@@ -281,7 +282,7 @@ impl Acting<'_> {
         self.sum(&format!("would {}", self.act.as_str()), possible.count());
     }
 
-    fn did(&self, rows: &[Value]) {
+    async fn did(&self, rows: &[Value]) {
         self.desk
             .rows(&["id", "tool", "outcome", "new_id", "detail"], rows);
         let done = rows.iter().filter(|row| {
@@ -289,6 +290,10 @@ impl Acting<'_> {
             !matches!(outcome, Some("refused" | "missing"))
         });
         self.sum(self.act.as_str(), done.count());
+        let outcomes = rows.iter().filter_map(|row| row["outcome"].as_str());
+        self.desk
+            .end(self.audit, &operator::counted(outcomes))
+            .await;
     }
 
     /// On standard error: standard output is for the rows.

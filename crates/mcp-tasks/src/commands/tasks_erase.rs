@@ -1,4 +1,5 @@
-//! `mcp-tasks tasks erase`: everything that is kept of one principal goes, its name included.
+//! `mcp-tasks tasks erase`: everything that is kept of one principal goes, or of all of a tenant, names
+//! included.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 use protocol::TaskId;
 use queue::{Lane, Queue};
 use serde_json::json;
-use store::{Act, Touched, Traces, pseudonym};
+use store::{Act, Member, Touched, Traces, pseudonym};
 use uuid::Uuid;
 
 use super::Failure;
@@ -21,17 +22,30 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[derive(Debug, clap::Args)]
 pub struct Erase {
     /// Issuer and subject of the principal's tokens, as `tasks list` shows them.
-    #[arg(long, num_args = 2, value_names = ["ISSUER", "SUBJECT"], required = true,
+    #[arg(long, num_args = 2, value_names = ["ISSUER", "SUBJECT"], required_unless_present = "tenant",
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     principal: Vec<String>,
+    /// Issuer and tenant: every principal with tasks of this tenant. One that has others as well is named,
+    /// and not erased.
+    #[arg(long, num_args = 2, value_names = ["ISSUER", "TENANT"], conflicts_with = "principal",
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    tenant: Vec<String>,
     /// Do it; otherwise it is only shown what there is.
     #[arg(long)]
     yes: bool,
-    /// How long running work may take to stop.
+    /// How long running work of a principal may take to stop.
     #[arg(long, value_parser = humantime::parse_duration, default_value = "60s")]
     wait: Duration,
     #[command(flatten)]
     operator: Options,
+}
+
+/// What came of it for one or several principals.
+#[derive(Default)]
+struct Done {
+    erased: u64,
+    left: Traces,
+    live: Vec<TaskId>,
 }
 
 /// Runs it.
@@ -39,36 +53,101 @@ pub struct Erase {
 /// # Errors
 /// When Postgres cannot be asked.
 pub fn run(erase: &Erase) -> Result<ExitCode, Failure> {
-    let [issuer, subject] = erase.principal.as_slice() else {
-        return Err("--principal takes an issuer and a subject".into());
-    };
-    let principal = (issuer.as_str(), subject.as_str());
     operator::run(&erase.operator, true, async |desk| {
-        let before = desk.store.traces(issuer, subject).await?;
-        if !erase.yes {
-            tell(desk, &before);
-            eprintln!("nothing was erased: say --yes");
-            return Ok(ExitCode::SUCCESS);
+        let store = &desk.store;
+        if let [issuer, tenant] = erase.tenant.as_slice() {
+            let members = store.members_of(issuer, tenant).await?;
+            let (others, members): (Vec<Member>, Vec<Member>) =
+                members.into_iter().partition(|member| member.elsewhere);
+            let subjects = members.iter().map(|member| member.subject.as_str());
+            let ended = each(desk, erase, issuer, subjects).await?;
+            for other in &others {
+                let subject = &other.subject;
+                eprintln!(
+                    "mcp-tasks: {issuer} {subject} has tasks that are not of this tenant: erase it with --principal, or not at all"
+                );
+            }
+            if !erase.yes {
+                return Ok(ended);
+            }
+            // Who called meanwhile for the first time.
+            let is_more = store.members_of(issuer, tenant).await?.len() > others.len();
+            if is_more {
+                eprintln!(
+                    "mcp-tasks: there are tasks of this tenant again; run the same command again"
+                );
+            }
+            let all = others.is_empty() && !is_more;
+            return Ok(if all { ended } else { ExitCode::FAILURE });
         }
-        all(desk, principal, erase.wait).await
+        let [issuer, subject] = erase.principal.as_slice() else {
+            return Err(
+                "--principal takes an issuer and a subject, --tenant an issuer and a tenant".into(),
+            );
+        };
+        each(desk, erase, issuer, [subject.as_str()].into_iter()).await
     })
 }
 
+/// One principal of this issuer after the other.
+async fn each<'a>(
+    desk: &Desk,
+    erase: &Erase,
+    issuer: &str,
+    subjects: impl Iterator<Item = &'a str>,
+) -> Result<ExitCode, Failure> {
+    let mut done = Done::default();
+    for subject in subjects {
+        if !erase.yes {
+            done.left += desk.store.traces(issuer, subject).await?;
+            continue;
+        }
+        // Its name would stay in the trail of its own erasure.
+        let target = json!({ "principal": pseudonym(issuer, subject) });
+        let audit = desk.begin("tasks erase", &target).await?;
+        let ended = all(desk, audit, (issuer, subject), erase.wait).await;
+        let one = desk.ended(audit, ended).await?;
+        let outcome = if one.left == Traces::default() {
+            "erased"
+        } else {
+            "partly_erased"
+        };
+        desk.end(audit, outcome).await;
+        done.erased += one.erased;
+        done.left += one.left;
+        done.live.extend(one.live);
+    }
+    tell(desk, &done.left);
+    if !erase.yes {
+        eprintln!("nothing was erased: say --yes");
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "erase: {}",
+        operator::tasks(usize::try_from(done.erased).unwrap_or(usize::MAX))
+    );
+    if done.left == Traces::default() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for id in &done.live {
+        eprintln!("mcp-tasks: task {id} has not ended yet: it is told to stop");
+    }
+    eprintln!("mcp-tasks: not all is erased; run the same command again");
+    Ok(ExitCode::FAILURE)
+}
+
+/// All of one principal.
 async fn all(
     desk: &Desk,
+    audit: Uuid,
     (issuer, subject): (&str, &str),
     wait: Duration,
-) -> Result<ExitCode, Failure> {
+) -> Result<Done, Failure> {
     let store = &desk.store;
-    let audit = Uuid::new_v4();
-    // Its name would stay in the trail of its own erasure.
-    let target = json!({ "principal": pseudonym(issuer, subject) });
-    let by = (desk.operator.as_str(), "tasks erase");
-    store.audit(audit, by, &target).await?;
     let queue = desk.queue().await;
     let began = Instant::now();
     let mut erased = 0;
-    let (live, left) = loop {
+    loop {
         let live = store.live_of(issuer, subject, BATCH).await?;
         for (id, _) in live.iter().filter(|(_, stopping)| !stopping) {
             stop(desk, queue.as_ref(), (audit, *id)).await?;
@@ -84,24 +163,12 @@ async fn all(
             let left = store.traces(issuer, subject).await?;
             // What somebody else had locked a moment ago, or was just created, goes in the next round.
             if left == Traces::default() || is_late {
-                break (live, left);
+                let live = live.into_iter().map(|(id, _)| id).collect();
+                return Ok(Done { erased, left, live });
             }
         }
         tokio::time::sleep(PAUSE).await;
-    };
-    tell(desk, &left);
-    eprintln!(
-        "erase: {}",
-        operator::tasks(usize::try_from(erased).unwrap_or(usize::MAX))
-    );
-    if left == Traces::default() {
-        return Ok(ExitCode::SUCCESS);
     }
-    for (id, _) in &live {
-        eprintln!("mcp-tasks: task {id} has not ended yet: it is told to stop");
-    }
-    eprintln!("mcp-tasks: not all is erased; run the same command again");
-    Ok(ExitCode::FAILURE)
 }
 
 /// By the rule of every cancel; whom it concerns is told at once.

@@ -92,16 +92,23 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
             operator,
         } => operator::run(&operator, true, async |desk| {
             let scope = scope.for_store();
-            write_down(desk, "tools pause", &name, (scope, reason.as_deref())).await?;
+            let audit = begin(desk, "tools pause", &name, (scope, reason.as_deref())).await?;
             let pause = Pause {
                 tool: &name,
                 scope,
                 operator: &desk.operator,
                 reason: reason.as_deref(),
             };
-            match desk.store.pause_tool(pause).await? {
-                Some(now) => told(desk, &name, now).await,
-                None => Err(format!("no worker has ever served a tool {name}").into()),
+            let paused = desk.store.pause_tool(pause).await;
+            match desk.ended(audit, paused.map_err(Failure::from)).await? {
+                Some(now) => {
+                    desk.end(audit, "paused").await;
+                    told(desk, &name, now).await
+                }
+                None => {
+                    desk.end(audit, "unknown").await;
+                    Err(format!("no worker has ever served a tool {name}").into())
+                }
             }
         }),
         Command::Resume {
@@ -110,30 +117,36 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
             operator,
         } => operator::run(&operator, true, async |desk| {
             let scope = scope.for_store();
-            write_down(desk, "tools resume", &name, (scope, None)).await?;
+            let audit = begin(desk, "tools resume", &name, (scope, None)).await?;
             let by = &desk.operator;
-            match desk.store.resume_tool(&name, scope, by).await? {
-                Some(now) => told(desk, &name, now).await,
-                None => Err(format!("nothing of that is paused for {name}").into()),
+            let resumed = desk.store.resume_tool(&name, scope, by).await;
+            match desk.ended(audit, resumed.map_err(Failure::from)).await? {
+                Some(now) => {
+                    desk.end(audit, "resumed").await;
+                    told(desk, &name, now).await
+                }
+                None => {
+                    desk.end(audit, "not_paused").await;
+                    Err(format!("nothing of that is paused for {name}").into())
+                }
             }
         }),
     }
 }
 
-async fn write_down(
+async fn begin(
     desk: &Desk,
     command: &str,
     tool: &str,
     (scope, reason): (PauseScope, Option<&str>),
-) -> Result<(), Failure> {
+) -> Result<Uuid, Failure> {
     let target = object([
         ("tool", json!(tool)),
         ("calls", json!(scope.calls)),
         ("jobs", json!(scope.jobs)),
         ("reason", json!(reason)),
     ]);
-    let by = (desk.operator.as_str(), command);
-    Ok(desk.store.audit(Uuid::new_v4(), by, &target).await?)
+    desk.begin(command, &target).await
 }
 
 /// Gateways look at the catalogue every second or two; told, they look at once.

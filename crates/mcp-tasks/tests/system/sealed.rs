@@ -357,6 +357,10 @@ async fn a_principal_is_erased_from_the_command_line() {
     let named = "SELECT count(*) FROM audit WHERE command = 'tasks erase' AND operator = 'olga' \
                  AND target->>'principal' LIKE 'erased:%'";
     assert_eq!(system.count(named).await, 2);
+    for outcome in ["erased", "partly_erased"] {
+        let so = format!("{named} AND outcome = '{outcome}'");
+        assert_eq!(system.count(&so).await, 1, "{outcome}");
+    }
 
     // As if they had never been.
     let foreign = client.request("tasks/get", json!({ "taskId": kept }));
