@@ -21,6 +21,11 @@ use tokio_util::sync::CancellationToken;
 use crate::deliveries::{Deliveries, Mark};
 use crate::overdue::Unwritten;
 
+/// So much is taken in over one connection before others get their turn. Without it a body that arrives
+/// faster than it is read would hold its thread for megabytes at a time, and a thousand of them would keep
+/// everybody else waiting for seconds.
+const TURN_BYTES: usize = 64 * 1024;
+
 /// What the requests of one connection share.
 pub(crate) struct Connection {
     peer: IpAddr,
@@ -102,6 +107,8 @@ pub(crate) struct Socket<S> {
     patience: Duration,
     /// Until when the peer may take in nothing, while it takes in nothing.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Bytes of this turn.
+    taken: usize,
 }
 
 impl<S> Socket<S> {
@@ -111,6 +118,7 @@ impl<S> Socket<S> {
             connection,
             patience,
             stalled: None,
+            taken: 0,
         }
     }
 
@@ -139,7 +147,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        if self.taken >= TURN_BYTES {
+            self.taken = 0;
+            // Behind whoever waits already.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.taken = match read {
+            Poll::Ready(_) => self.taken + buffer.filled().len().saturating_sub(before),
+            Poll::Pending => 0,
+        };
+        read
     }
 }
 
@@ -176,5 +196,57 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.written(cx, shut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use telemetry::Registry;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// It never runs dry.
+    struct Flood;
+
+    impl AsyncRead for Flood {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            buffer.put_slice(&vec![b'x'; buffer.remaining()]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// How often a socket is read in pieces of so many bytes until it lets others have their turn.
+    fn reads(socket: &mut Socket<Flood>, bytes: usize) -> usize {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut piece = vec![0; bytes];
+        let mut reads = 0;
+        loop {
+            let mut buffer = ReadBuf::new(&mut piece);
+            match Pin::new(&mut *socket).poll_read(&mut cx, &mut buffer) {
+                Poll::Ready(read) => read.unwrap(),
+                Poll::Pending => return reads,
+            }
+            reads += 1;
+            assert!(reads < 1_000, "nobody else gets a turn");
+        }
+    }
+
+    #[test]
+    fn who_sends_without_end_lets_others_have_their_turn() {
+        let (deliveries, _marks) = Deliveries::new(Metrics::new(&Registry::new()));
+        let patience = Duration::from_secs(1);
+        let connection = Connection::new([127, 0, 0, 1].into(), deliveries, patience);
+        let mut socket = Socket::new(Flood, connection, patience);
+        assert_eq!(reads(&mut socket, TURN_BYTES / 4), 4);
+        assert_eq!(reads(&mut socket, TURN_BYTES / 4), 4, "and again");
+        assert_eq!(reads(&mut socket, TURN_BYTES * 2), 1, "in one piece");
+        assert_eq!(reads(&mut socket, TURN_BYTES - 1), 2);
     }
 }

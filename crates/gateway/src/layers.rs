@@ -83,13 +83,19 @@ impl Layers {
                 let (shared, connection) = (Arc::clone(&layers.shared), Arc::clone(connection));
                 let place = Arc::clone(&layers.places).try_acquire_owned();
                 async move {
-                    Ok::<_, BoxError>(match place {
+                    let answer = match place {
                         Ok(place) => {
                             // Large: it is moved once here, and not again in every layer.
                             Box::pin(endpoint::handle(shared, connection, request, place)).await
                         }
                         Err(_) => refuse(&shared).into_response(connection),
-                    })
+                    };
+                    if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+                        // It waited for nothing: a connection full of requests that are refused would go
+                        // through many of them before anybody else gets a turn.
+                        tokio::task::yield_now().await;
+                    }
+                    Ok::<_, BoxError>(answer)
                 }
             }))
     }

@@ -224,12 +224,97 @@ mod tests {
         assert!(memory.lock().is_empty());
     }
 
+    /// To the step in which bodies are counted, which is the last that fits.
+    #[test]
+    fn a_body_that_reaches_the_share_fits_and_one_beyond_does_not() {
+        let memory = memory();
+        let mut load = memory.load(Some(1));
+        assert!(load.reach(4 * MIB - 1).is_ok());
+        assert_eq!(memory.of(1), 4 * MIB, "whole steps");
+        assert!(load.reach(4 * MIB).is_ok());
+        assert!(load.reach(4 * MIB + 1).is_err());
+        assert_eq!(
+            memory.of(1),
+            4 * MIB,
+            "what was refused is not counted, what is there is"
+        );
+        let mut other = memory.load(Some(1));
+        assert!(other.reach(FREE).is_ok() && other.reach(FREE + 1).is_err());
+    }
+
+    /// Answers are counted as they are, so the last byte of the whole can be told.
+    #[test]
+    fn the_whole_is_full_to_the_byte() {
+        for (answer, fits) in [(STEP, true), (STEP + 1, false)] {
+            let memory = memory();
+            let mut loads: Vec<Load> = (0..8).map(|n| memory.load(Some(n))).collect();
+            let last = loads[7].reach(MIB - 2 * STEP);
+            let all = loads[..7].iter_mut().map(|load| load.reach(MIB));
+            assert!(last.is_ok() && all.into_iter().all(|reached| reached.is_ok()));
+            let other = memory.load(Some(9));
+            let _answer = other.weigh(Bytes::from(vec![b'x'; answer]));
+            assert_eq!(memory.load(Some(10)).reach(STEP).is_ok(), fits, "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_is_small_is_not_counted_and_what_is_larger_is() {
+        let memory = memory();
+        let mut load = memory.load(Some(1));
+        assert!(load.reach(FREE).is_ok());
+        let small = load.weigh(Bytes::from(vec![b'x'; FREE]));
+        assert_eq!(memory.of(1), 0);
+        let large = load.weigh(Bytes::from(vec![b'x'; FREE + 1]));
+        assert_eq!(memory.of(1), FREE + 1);
+        assert!(load.reach(FREE + 1).is_ok());
+        assert_eq!(memory.of(1), FREE + 1 + STEP);
+        drop((small, large, load));
+        assert_eq!(memory.of(1), 0);
+    }
+
+    /// Else a principal with a share that is smaller could send none of the largest.
+    #[test]
+    fn two_of_the_largest_bodies_always_fit() {
+        let limits = Limits {
+            body_bytes_max: MIB,
+            memory_bytes_max: 1,
+            memory_bytes_of_principal_max: 1,
+            ..Limits::default()
+        };
+        let memory = Memory::new(&limits, IntGauge::new("m", "m").unwrap());
+        let mut loads: Vec<Load> = (0..3).map(|_| memory.load(Some(1))).collect();
+        let fits: Vec<bool> = loads.iter_mut().map(|l| l.reach(MIB).is_ok()).collect();
+        assert_eq!(fits, [true, true, false]);
+    }
+
+    #[tokio::test]
+    async fn who_reads_slowly_waits_for_its_own_room_and_for_no_other() {
+        let memory = memory();
+        let (load, other) = (memory.load(Some(1)), memory.load(Some(2)));
+        let answers: Vec<Bytes> = (0..4)
+            .map(|_| load.weigh(Bytes::from(vec![b'x'; MIB])))
+            .collect();
+        let within = async |load: &Load, looks: u32| {
+            let waits = tokio::time::timeout(looks * LOOK_AGAIN, load.room());
+            waits.await.is_ok()
+        };
+        assert!(within(&other, 200).await);
+        assert!(!within(&load, 3).await, "its share is full");
+        drop(answers);
+        assert!(within(&load, 200).await);
+    }
+
     #[test]
     fn all_together_have_room_up_to_the_whole() {
         let memory = memory();
         let mut loads: Vec<Load> = (0..9).map(|n| memory.load(Some(n))).collect();
         let fits: Vec<bool> = loads.iter_mut().map(|l| l.reach(MIB).is_ok()).collect();
         assert_eq!(fits.iter().filter(|fits| **fits).count(), 8);
+        let last = loads.swap_remove(7);
+        drop(last);
+        assert!(memory.check(99).is_ok(), "there is room for one");
+        assert!(memory.load(Some(99)).reach(MIB).is_ok(), "which fits");
+        assert!(loads[0].reach(2 * MIB).is_ok());
         assert!(matches!(memory.check(99), Err(Error::Overloaded { .. })));
         assert!(memory.load(None).reach(MIB).is_err(), "nor for services");
     }

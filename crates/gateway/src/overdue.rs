@@ -112,8 +112,11 @@ mod tests {
             let at = Instant::now() + Duration::from_secs(seconds);
             unwritten.first().is_some_and(|first| first <= at)
         };
-        let small = unwritten.watch(Bytes::from_static(b"x"));
+        let small = unwritten.watch(Bytes::from(vec![b'x'; FREE]));
         assert!(!overdue(1_000), "nothing large");
+        let larger = unwritten.watch(Bytes::from(vec![b'x'; FREE + 1]));
+        assert!(overdue(1_000), "this is");
+        drop(larger);
         drop(unwritten.watch(large()));
         assert!(!overdue(1_000), "it was written");
         let slow = unwritten.watch(large());
@@ -124,5 +127,26 @@ mod tests {
         assert!(overdue(41), "a part of it is there");
         drop(part);
         assert!(!overdue(41));
+    }
+    /// The first of them, and not before; and what comes later is seen by who waits already.
+    #[tokio::test]
+    async fn it_is_told_when_the_first_is_overdue() {
+        let patience = Duration::from_millis(300);
+        let unwritten = Unwritten::new(patience);
+        let mut told = std::pin::pin!(unwritten.overdue());
+        let soon = patience / 3;
+        let waiting = tokio::time::timeout(soon, told.as_mut()).await;
+        assert!(waiting.is_err(), "there is nothing");
+        let begun = Instant::now();
+        let slow = unwritten.watch(Bytes::from(vec![b'x'; FREE + 1]));
+        let written = unwritten.watch(Bytes::from(vec![b'x'; FREE + 1]));
+        drop(written);
+        let told = tokio::time::timeout(100 * patience, told).await;
+        assert!(told.is_ok(), "nobody is told");
+        // And a second for the 16 KiB.
+        assert!(begun.elapsed() >= patience + Duration::from_secs(1));
+        drop(slow);
+        let nothing = tokio::time::timeout(soon, unwritten.overdue()).await;
+        assert!(nothing.is_err());
     }
 }

@@ -352,8 +352,23 @@ mod tests {
         ] {
             assert_eq!(client(&peers, peer, lines), expected, "{peer} {lines:?}");
         }
-        let endless = vec!["10.0.0.2"; 1000].join(",");
-        assert_eq!(client(&peers, "10.0.0.1", &[&endless]), "10.0.0.2");
+    }
+
+    /// So many proxies one behind the other, and a client before them.
+    #[test]
+    fn so_many_proxies_are_looked_at() {
+        let peers = peers(|_| {});
+        for (proxies, expected) in [
+            (HOPS_MAX - 2, "9.9.9.9"),
+            (HOPS_MAX - 1, "9.9.9.9"),
+            (HOPS_MAX, "10.0.0.2"),
+            (1000, "10.0.0.2"),
+        ] {
+            let mut hops = vec!["9.9.9.9"];
+            hops.resize(1 + proxies, "10.0.0.2");
+            let line = hops.join(",");
+            assert_eq!(client(&peers, "10.0.0.1", &[&line]), expected, "{proxies}");
+        }
     }
 
     #[test]
@@ -396,6 +411,20 @@ mod tests {
     }
 
     #[test]
+    fn none_of_either_is_no_limit() {
+        let peers = peers(|config| {
+            config.limits.connections_of_address_max = 0;
+            config.limits.refused_tokens_of_address_per_second = 0;
+        });
+        let all: Vec<_> = (0..100).map(|_| peers.connect(ip("1.2.3.4"))).collect();
+        assert!(all.iter().all(Option::is_some));
+        for _ in 0..100 {
+            peers.failed(ip("1.2.3.4"));
+            assert!(peers.may_try(ip("1.2.3.4")).is_ok());
+        }
+    }
+
+    #[test]
     fn so_many_refused_tokens_of_one_address() {
         let peers = peers(|_| {});
         let (bad, good, start) = (ip("1.2.3.4"), ip("1.2.3.5"), Instant::now());
@@ -413,6 +442,11 @@ mod tests {
             peers.failed_at(start, bad);
         }
         assert!(!may(900, bad));
+        let refused = peers.may_try_at(start, bad);
+        let Err(Error::Limited { retry_after, .. }) = refused else {
+            panic!("it has shown too many");
+        };
+        assert_eq!(retry_after, Duration::from_secs(1));
         assert!(may(1_100, bad), "it may try again");
         peers.failed_at(start + Duration::from_millis(1_100), bad);
         assert!(!may(1_100, bad));

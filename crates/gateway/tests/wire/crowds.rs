@@ -209,3 +209,48 @@ async fn the_standard_header_is_read_where_it_is_named() {
     let other = "Forwarded: for=\"[2001:db8::1]\"\r\n";
     assert_eq!(status(&world, 8, "mtk_bad", other).await, 401);
 }
+
+/// Neither version, not even of a trusted proxy: nobody's address is taken from it.
+#[tokio::test]
+async fn the_proxy_protocol_is_not_spoken() {
+    let mut config = config();
+    config.trusted_proxies = vec!["127.0.0.8".to_owned()];
+    let world = World::with(config).await;
+    let first = b"PROXY TCP4 9.9.9.9 10.0.0.1 4711 443\r\n".to_vec();
+    // LOCAL and PROXY over TCP4, with 12 bytes of addresses.
+    let second = |command: u8| {
+        let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+        header.extend([
+            0x20 | command,
+            0x11,
+            0,
+            12,
+            9,
+            9,
+            9,
+            9,
+            10,
+            0,
+            0,
+            1,
+            18,
+            103,
+            1,
+            187,
+        ]);
+        header
+    };
+    for header in [first, second(0), second(1)] {
+        for from in [2, 8] {
+            let mut stream = connect(&world, from).await;
+            let request = format!("GET /mcp HTTP/1.1\r\nHost: {}\r\n\r\n", world.address);
+            let bytes = [&header[..], request.as_bytes()].concat();
+            stream.write_all(&bytes).await.unwrap();
+            let answer = read(stream).await;
+            assert!(
+                answer.starts_with("HTTP/1.1 400 "),
+                "{header:?}: {answer:?}"
+            );
+        }
+    }
+}

@@ -230,3 +230,32 @@ async fn names_of_tools() {
         assert_eq!(send(request).await, (200, Some(-32602)), "{length} letters");
     }
 }
+
+/// Keys that are long enough are tokens of just that length.
+#[tokio::test]
+async fn tokens() {
+    use sha2::{Digest as _, Sha256};
+    let lengths = [8_191, 8_192, 8_193];
+    let key = |length: usize| format!("mtk_{}", "k".repeat(length - 4));
+    let entry = |length: usize| {
+        let hash: String = Sha256::digest(key(length))
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        format!("[[key]]\nsha256 = \"{hash}\"\nsubject = \"s{length}\"\n")
+    };
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("keys.toml");
+    std::fs::write(&file, lengths.map(entry).concat()).unwrap();
+    let auth = gateway::auth::Config {
+        mode: gateway::auth::Mode::Tokens,
+        api_keys_file: Some(file),
+        ..gateway::auth::Config::default()
+    };
+    let world = World::guarded(config(), auth).await;
+    for (length, expected) in lengths.into_iter().zip([200, 200, 401]) {
+        let client = world.client(&key(length));
+        let (status, _) = send(client.request("server/discover", json!({}))).await;
+        assert_eq!(status, expected, "{length} bytes");
+    }
+}

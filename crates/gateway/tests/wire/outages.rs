@@ -143,3 +143,64 @@ async fn holds_are_renewed_right_after_an_outage() {
     assert_eq!(result.unwrap()["content"][0]["text"], "done");
     world.stop().await;
 }
+
+/// As many wait for Postgres as may (32,768; here two): whoever comes then is told at once when to come back,
+/// and is not kept. Who waits already is answered when Postgres is.
+#[tokio::test]
+async fn beyond_those_that_may_wait_for_postgres_the_next_is_sent_away() {
+    const WAITING: usize = 2;
+    /// Two statements are under way at once, each for all that waited when it began.
+    const ADMITTED: std::ops::RangeInclusive<usize> = 2 + WAITING..=3 * WAITING;
+    const ALL: usize = 20;
+    let database = harness::postgres::test_database(migrate).await.unwrap();
+    let (_, rest) = database.url().split_once("127.0.0.1:").unwrap();
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let proxy = Proxy::to_port(port.parse().unwrap()).await.unwrap();
+    let redis = Redis::temporary().await.unwrap();
+    let registry = telemetry::Registry::new();
+    let settings = store::Config {
+        url: proxy.through(database.url()),
+        // Used up by failures only.
+        wait_max: 3 * SOON,
+        ..store::Config::default()
+    };
+    let store = store::Store::new(settings, &registry).unwrap();
+    let store = store.with_waiting_max(WAITING);
+    let auth = gateway::auth::Config::default();
+    let mut world = World::on((config(), auth), database, redis, (store, registry)).await;
+    let alice = world.client("alice");
+    let id = alice.start("task", json!({})).await.unwrap();
+    assert_eq!(alice.get(&id).await.unwrap()["status"], "working");
+
+    proxy.set(Mode::Stall);
+    let mut reads = tokio::task::JoinSet::new();
+    for _ in 0..ALL {
+        let client = alice.clone();
+        let params = json!({"taskId": protocol::TaskId::new(0).to_string()});
+        reads.spawn(async move { client.request("tasks/get", params).send().await.unwrap() });
+    }
+    let mut refused = 0;
+    while refused < ALL - ADMITTED.end() {
+        let answer = tokio::time::timeout(SOON, reads.join_next()).await;
+        let answer = answer.expect("it is sent away at once").unwrap().unwrap();
+        assert_eq!((answer.status, answer.error_code()), (503, Some(-32603)));
+        let seconds: u64 = answer.header("retry-after").parse().unwrap();
+        assert!(seconds >= 1);
+        refused += 1;
+    }
+    proxy.set(Mode::Pass);
+    let mut answered = 0;
+    while let Some(answer) = reads.join_next().await {
+        let answer = answer.unwrap();
+        match answer.status {
+            200 => answered += 1,
+            503 => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(answered + refused, ALL);
+    assert!(ADMITTED.contains(&answered), "{answered}");
+    // There is room again.
+    assert_eq!(alice.get(&id).await.unwrap()["status"], "working");
+    world.stop().await;
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness::client::Socket;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::frames::{self, HEADERS, PREFACE, SETTINGS, frame};
 use crate::support::{SOON, World, config, text};
@@ -35,14 +35,17 @@ async fn a_client_that_reads_nothing_is_cut_off() {
     config.limits.requests_of_principal_per_second = 0;
     let world = World::with(config).await;
     let one = format!("{}{{}}", request(&world, "mallory", 2, "")).repeat(100);
-    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    // Little room for answers on our side, so that they pile up soon.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 * 1024).unwrap();
+    let mut stream = socket.connect(world.address).await.unwrap();
     let writing = async {
         for _ in 0..100_000 {
             stream.write_all(one.as_bytes()).await?;
         }
         Ok::<_, std::io::Error>(())
     };
-    let written = tokio::time::timeout(2 * SOON, writing).await;
+    let written = tokio::time::timeout(6 * SOON, writing).await;
     assert!(written.expect("it is cut off").is_err());
     settled(&world, "mcp_tasks_gateway_connections", 0.0).await;
     assert!(world.client("bob").discover().await.is_ok());

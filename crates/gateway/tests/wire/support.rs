@@ -100,6 +100,16 @@ impl World {
         };
         let registry = Registry::new();
         let store = Store::new(settings, &registry).unwrap();
+        Self::on((config, auth), database, redis, (store, registry)).await
+    }
+
+    /// Over this store of the gateway's.
+    pub async fn on(
+        (config, auth): (Config, gateway::auth::Config),
+        database: Database,
+        redis: Redis,
+        (store, registry): (Store, Registry),
+    ) -> World {
         let hints = queue::Config {
             url: redis.url(),
             ..queue::Config::default()
