@@ -149,8 +149,8 @@ async fn holds_are_renewed_right_after_an_outage() {
 #[tokio::test]
 async fn beyond_those_that_may_wait_for_postgres_the_next_is_sent_away() {
     const WAITING: usize = 2;
-    /// Two statements are under way at once, each for all that waited when it began.
-    const ADMITTED: std::ops::RangeInclusive<usize> = 2 + WAITING..=3 * WAITING;
+    /// A statement or two are under way, each for all that waited when it began.
+    const ADMITTED: std::ops::RangeInclusive<usize> = 1 + WAITING..=2 + 3 * WAITING;
     const ALL: usize = 20;
     let database = harness::postgres::test_database(migrate).await.unwrap();
     let (_, rest) = database.url().split_once("127.0.0.1:").unwrap();
