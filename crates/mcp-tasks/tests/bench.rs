@@ -1,10 +1,13 @@
-//! The bench runs and its figures are figures. What they are is not judged: this machine is busy, and
-//! this build is not optimised. The real one is `make bench`.
+//! The bench runs and its figures are figures, and floods end nothing. How fast anything is, is not judged:
+//! this machine is busy, and this build is not optimised. The real ones are `make bench` and `make flood`.
 
 use std::time::Duration;
 
 use loadtest::bench::run::{self, Options};
-use loadtest::bench::{capacity, history};
+use loadtest::bench::{capacity, history, table};
+use loadtest::flood::latency::{generate, quiet};
+use loadtest::flood::memory::{self, Kind};
+use loadtest::flood::target::Target;
 
 fn options() -> Options {
     Options {
@@ -27,7 +30,7 @@ async fn every_work_is_measured() {
     let report = run::run(&options()).await.expect("the system starts");
     println!("{}", report.text());
     assert!(report.failed.is_empty(), "{:?}", report.failed);
-    for work in loadtest::bench::table::ALL {
+    for work in table::ALL {
         let row = report.rows.iter().find(|row| row.key == work.key);
         let row = row.unwrap_or_else(|| panic!("{} is missing", work.key));
         assert_eq!(row.errors, 0, "{}: {:?}", row.key, row.notes);
@@ -60,5 +63,40 @@ async fn what_a_task_costs_is_told() {
         "a million of them:",
     ] {
         assert!(text.contains(told), "{told}");
+    }
+}
+
+/// How long each flood is held.
+const HELD: Duration = Duration::from_secs(1);
+/// What docs/limits.md says of the memory of floods that are ten times as large.
+const MEMORY_MAX: u64 = 700 * 1024 * 1024;
+
+/// One after the other, on one gateway with its own limits: another principal's reads are all answered, and
+/// memory stays bounded. Small enough that no limit of the whole process is reached, which would be everybody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_one_principal_leave_others_their_answers() {
+    let target = Target::start(env!("CARGO_BIN_EXE_mcp-tasks").as_ref(), "")
+        .await
+        .expect("the gateway starts");
+    let address = target.address().expect("it listens");
+    let during = tokio::select! {
+        during = quiet(&target, 2 * HELD) => during.expect("others are answered"),
+        // Five times what one principal may send.
+        ended = generate(address, 5_000) => panic!("the flood ended: {ended:?}"),
+    };
+    println!("requests: {during}");
+    assert!(during.count > 0 && during.refused == 0, "{during}");
+    for flood in [
+        (Kind::Idle, 900),
+        (Kind::Bodies, 150),
+        (Kind::Unread, 50),
+        (Kind::Streams, 10),
+    ] {
+        let taken = memory::flood(&target, flood, HELD).await;
+        let taken = taken.expect("others are answered");
+        println!("{flood:?}: {taken:?}");
+        assert!(taken.seen.count > 0, "{flood:?}");
+        assert_eq!(taken.seen.refused, 0, "{flood:?}");
+        assert!(taken.most < MEMORY_MAX, "{flood:?}: {} bytes", taken.most);
     }
 }

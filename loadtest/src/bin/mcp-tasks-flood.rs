@@ -123,7 +123,7 @@ async fn memory(binary: &Path, arguments: &Arguments) -> Result<bool> {
     for (kind, connections) in Kind::ALL {
         let target = Target::start(binary, "").await?;
         let connections = connections / arguments.smaller.max(1);
-        let taken = memory::flood(&target, kind, connections).await?;
+        let taken = memory::flood(&target, (kind, connections), memory::HELD).await?;
         let fits = taken.most <= arguments.memory_max * MIB;
         met &= fits && taken.seen.refused == 0;
         println!(

@@ -49,20 +49,34 @@ impl std::fmt::Display for Seen {
     }
 }
 
-/// Reads as `bob` for so long, at an even pace, each from the moment in which it was due.
+/// Reads as `bob` for so long, at an even pace, each from the moment in which it was due. On a thread of its
+/// own: what a flood in this process does to its own clients is no gateway's doing.
 ///
 /// # Errors
 /// If a connection breaks.
 pub async fn quiet(target: &Target, time: Duration) -> Result<Seen> {
     let request = target.wire("bob").get(UNKNOWN);
-    let connecting = Connection::open(target.address()?).await;
+    let address = target.address()?;
+    let reading = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(Error::io("start a runtime"))?;
+        runtime.block_on(reads(address, &request, time))
+    };
+    let read = tokio::task::spawn_blocking(reading).await;
+    read.map_err(|error| Error::Other(format!("the reader: {error}")))?
+}
+
+async fn reads(address: SocketAddr, request: &[u8], time: Duration) -> Result<Seen> {
+    let connecting = Connection::open(address).await;
     let mut connection = connecting.map_err(Error::io("connect"))?;
     let (begun, mut took, mut refused) = (Instant::now(), Vec::new(), 0);
     let every = Duration::from_secs(1) / u32::try_from(READS).unwrap_or(1);
     let mut due = begun;
     while begun.elapsed() < time {
         tokio::time::sleep_until(due).await;
-        let status = connection.ask(&request).await.map_err(Error::io("read"))?;
+        let status = connection.ask(request).await.map_err(Error::io("read"))?;
         took.push(due.elapsed());
         refused += usize::from(status != 200);
         due += every;

@@ -12,8 +12,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::latency::{Seen, quiet};
 use super::target::Target;
 
-/// How long a flood is held.
-const HELD: Duration = Duration::from_secs(5);
+/// How long a flood is held, by itself.
+pub const HELD: Duration = Duration::from_secs(5);
 /// What a peer sends that never reads takes no longer to write.
 const WRITING: Duration = Duration::from_secs(10);
 
@@ -51,11 +51,15 @@ pub struct Taken {
     pub seen: Seen,
 }
 
-/// Floods and holds it.
+/// Floods and holds it for so long.
 ///
 /// # Errors
 /// If the quiet one is not answered.
-pub async fn flood(target: &Target, kind: Kind, connections: usize) -> Result<Taken> {
+pub async fn flood(
+    target: &Target,
+    (kind, connections): (Kind, usize),
+    held: Duration,
+) -> Result<Taken> {
     let address = target.address()?;
     let before = target.resident();
     let bytes = bytes(target, kind);
@@ -70,7 +74,7 @@ pub async fn flood(target: &Target, kind: Kind, connections: usize) -> Result<Ta
                     .flatten(),
             );
         }
-        tokio::time::sleep(HELD).await;
+        tokio::time::sleep(held).await;
         open
     };
     let most = AtomicU64::new(before);
@@ -81,7 +85,7 @@ pub async fn flood(target: &Target, kind: Kind, connections: usize) -> Result<Ta
         }
     };
     let all = async {
-        let (open, seen) = tokio::join!(flooding, quiet(target, HELD * 2));
+        let (open, seen) = tokio::join!(flooding, quiet(target, held * 2));
         drop(open);
         seen
     };
