@@ -179,6 +179,21 @@ fn the_database_does_so_with_what_is_sealed_and_tells_nothing_of_it() {
     both_agree(share(1, SEALED), Real::sealed());
 }
 
+/// Chance seldom says the same thing twice. A value that is sealed anew would look like news.
+#[test]
+fn what_is_said_again_is_no_news_where_it_is_sealed() {
+    let say = |message| Action::Progress(1, message);
+    let again = [say("half"), say("half"), say("nearly"), say("half")];
+    let ends = [Action::Complete(1), Action::Complete(1)];
+    let actions = openings::after(openings::running(), &[&again[..], &ends].concat());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let agreed = runtime.block_on(async { agree(&Real::sealed().await, &actions).await });
+    agreed.unwrap();
+}
+
 /// Does a sequence on the model alone, and what a healthy installation would do after it, until
 /// every task has ended and is gone. `told` learns which actions got which answers.
 fn alone(actions: &[Action], told: &mut BTreeSet<String>) -> Result<(), String> {
