@@ -107,6 +107,7 @@ impl Tool for Program {
             task: &task,
             attempt: context.attempt(),
             key: format!("{task}:{RUN}"),
+            principal: context.principal(),
         };
         let prepared = match self.prepare(&arguments, &names) {
             Ok(prepared) => prepared,

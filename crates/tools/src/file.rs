@@ -135,6 +135,8 @@ pub struct Declared {
     pub effects: Effective,
     /// How long its program may take to end, and on which line that is said.
     pub grace: Option<(Duration, usize)>,
+    /// Where its service is, without a path: `https://host:port`.
+    pub server: Option<String>,
 }
 
 /// Everything that is wrong with a tools file, in the order of its lines.
@@ -221,14 +223,30 @@ pub(crate) fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>>
         if let Some(read) = command::read(section, folder, &defaults) {
             written.push(output.by(&read.program));
             let tool = Arc::new(read.program);
-            from.declare(&mut tools, tool, read.policy, (read.effects, read.grace));
+            let more = More {
+                policy: read.policy,
+                effects: read.effects,
+                grace: read.grace,
+                server: None,
+            };
+            from.declare(&mut tools, tool, more);
         }
     }
     for section in sections(&root, "http", http_keys::HTTP) {
         let from = Place::of(&reader, &section, "http");
         if let Some(read) = http::read(section, folder, &defaults) {
-            let tool = Arc::new(read.service);
-            from.declare(&mut tools, tool, read.policy, (read.effects, None));
+            let shape = &read.service.url.shape;
+            let (scheme, host) = (shape.scheme_str(), shape.authority());
+            let server = scheme
+                .zip(host)
+                .map(|(scheme, host)| format!("{scheme}://{host}"));
+            let more = More {
+                policy: read.policy,
+                effects: read.effects,
+                grace: None,
+                server,
+            };
+            from.declare(&mut tools, Arc::new(read.service), more);
         }
     }
     let mut upstreams: Vec<Upstream> = Vec::new();
@@ -267,6 +285,14 @@ pub(crate) fn read(text: &str, folder: &Path) -> Result<ToolsFile, Vec<Problem>>
     }
 }
 
+/// What a file says of a tool beside what the tool knows itself.
+struct More {
+    policy: Vec<Effective>,
+    effects: Effective,
+    grace: Option<(Duration, usize)>,
+    server: Option<String>,
+}
+
 /// Where a tool is declared.
 struct Place<'r, 'a> {
     reader: &'r Reader<'a>,
@@ -286,13 +312,7 @@ impl<'r, 'a> Place<'r, 'a> {
     }
 
     /// Adds a tool, unless another section has its name.
-    fn declare(
-        self,
-        tools: &mut BTreeMap<String, Declared>,
-        tool: Arc<dyn Tool>,
-        policy: Vec<Effective>,
-        (effects, grace): (Effective, Option<(Duration, usize)>),
-    ) {
+    fn declare(self, tools: &mut BTreeMap<String, Declared>, tool: Arc<dyn Tool>, more: More) {
         let name = tool.spec().name().to_owned();
         if let Some(first) = tools.get(&name) {
             let problem = format!("there is a tool \"{name}\" already, on line {}", first.line);
@@ -304,9 +324,10 @@ impl<'r, 'a> Place<'r, 'a> {
             source: self.source,
             line: self.reader.line(self.at),
             tool,
-            policy,
-            effects,
-            grace,
+            policy: more.policy,
+            effects: more.effects,
+            grace: more.grace,
+            server: more.server,
         };
         tools.insert(name, declared);
     }

@@ -28,7 +28,7 @@ pub fn url(text: &str, arguments: &Map<String, Value>) -> Option<(http::Uri, htt
         callback: true,
     };
     let url = Url::read(text, &allowed).ok()?;
-    let field = |field: Field| format!("{field:?}");
+    let field = |field: Field| Some(format!("{field:?}"));
     let values = Values {
         arguments,
         field: &field,

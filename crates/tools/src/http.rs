@@ -12,8 +12,8 @@ use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use worker::{
-    Address, Arguments, CallToolResult, Callback, Context, Doubt, Step, Tool, ToolError, ToolSpec,
-    Undo, Undoing,
+    Address, Arguments, CallToolResult, Callback, Context, Doubt, Principal, Step, Tool, ToolError,
+    ToolSpec, Undo, Undoing,
 };
 
 use crate::command::Effects;
@@ -91,6 +91,8 @@ pub(crate) struct Names<'a> {
     /// The same at every attempt.
     key: &'a str,
     callback: Option<&'a Address>,
+    /// For whom it is made.
+    principal: &'a Principal,
 }
 
 #[worker::async_trait]
@@ -113,11 +115,13 @@ impl Tool for Service {
         };
         let (task, attempt) = (context.task_id().to_string(), context.attempt());
         let key = format!("{task}:{CALL}");
+        let principal = context.principal().clone();
         let names = Names {
             task: &task,
             attempt,
             key: &key,
             callback: address.as_ref(),
+            principal: &principal,
         };
         let prepared = match self.prepare(&arguments, &names) {
             Ok(prepared) => prepared,

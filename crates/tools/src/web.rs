@@ -1,6 +1,7 @@
 //! What we ask of other servers over HTTP has in common: one client, its TLS, our credentials, and
 //! that nobody else's host is ever asked.
 
+mod hidden;
 mod tls;
 
 use std::path::Path;
@@ -13,6 +14,8 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
+
+pub(crate) use hidden::Hidden;
 
 /// Redirects within one server that are followed.
 pub(crate) const REDIRECTS_MAX: usize = 3;

@@ -137,7 +137,7 @@ pub use provider::{PromptArguments, Provider};
 pub use question::{Answers, Elicited, Question};
 pub use step::{Step, StepInfo, Undo};
 pub use store::{
-    Backoff, OnLost, OnPanic, ProviderSpec, Resources, TaskSupport, ToolPolicy, ToolSpec,
+    Backoff, OnLost, OnPanic, Principal, ProviderSpec, Resources, TaskSupport, ToolPolicy, ToolSpec,
 };
 pub use telemetry::TraceContext;
 pub use tokio_util::sync::CancellationToken;

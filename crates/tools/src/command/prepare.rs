@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use worker::Arguments;
 use worker::process::Command;
+use worker::{Arguments, Principal};
 
 use super::Program;
 
@@ -24,6 +24,8 @@ pub(super) struct Names<'a> {
     pub(super) attempt: i32,
     /// The same at every attempt.
     pub(super) key: String,
+    /// For whom it is run.
+    pub(super) principal: &'a Principal,
 }
 
 /// A command that can be run, and what must not be seen of it.
@@ -48,7 +50,12 @@ impl Program {
             .limits(self.output_bytes_max, STDERR_BYTES_MAX)
             .env("MCP_TASKS_TASK_ID", names.task)
             .env("MCP_TASKS_ATTEMPT", names.attempt.to_string())
-            .env("MCP_TASKS_IDEMPOTENCY_KEY", &names.key);
+            .env("MCP_TASKS_IDEMPOTENCY_KEY", &names.key)
+            .env("MCP_TASKS_PRINCIPAL_ISSUER", &names.principal.issuer)
+            .env("MCP_TASKS_PRINCIPAL_SUBJECT", &names.principal.subject);
+        if let Some(tenant) = &names.principal.tenant {
+            command = command.env("MCP_TASKS_PRINCIPAL_TENANT", tenant);
+        }
         for (name, value) in &self.env {
             command = command.env(name, value);
         }

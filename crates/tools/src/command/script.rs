@@ -116,6 +116,7 @@ async fn run(
         task: &task,
         attempt: context.attempt(),
         key: task.clone(),
+        principal: context.principal(),
     };
     let prepared = match program.prepare(arguments, &names) {
         Ok(prepared) => prepared,

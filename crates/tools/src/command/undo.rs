@@ -25,6 +25,7 @@ pub(super) async fn undo(
         task: &task,
         attempt: undoing.tries(),
         key: undoing.idempotency_key(),
+        principal: undoing.principal(),
     };
     let Prepared { command, secrets } = program
         .prepare(undoing.arguments(), &names)

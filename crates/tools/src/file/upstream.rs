@@ -86,6 +86,9 @@ pub(super) fn read(
     }
     config.bearer_file = config.bearer_file.map(|file| folder.join(file));
     config.ca_file = config.ca_file.map(|file| folder.join(file));
+    for file in config.secret_headers.values_mut() {
+        *file = folder.join(&*file);
+    }
     if let Some(oauth) = &mut config.oauth {
         oauth.client_secret_file = folder.join(&oauth.client_secret_file);
     }
@@ -128,6 +131,8 @@ fn look(section: &Section<'_, '_>, folder: &Path, config: &UpstreamConfig) {
         section.missing(section.at("dir"), "dir", problem);
     }
     let oauth = config.oauth.as_ref();
+    let headers = config.secret_headers.values();
+    let headers = headers.map(|file| ("secret_headers", "secret_headers", Some(file)));
     for (key, name, file) in [
         ("bearer_file", "bearer_file", config.bearer_file.as_ref()),
         ("ca_file", "ca_file", config.ca_file.as_ref()),
@@ -136,7 +141,10 @@ fn look(section: &Section<'_, '_>, folder: &Path, config: &UpstreamConfig) {
             "oauth.client_secret_file",
             oauth.map(|oauth| &oauth.client_secret_file),
         ),
-    ] {
+    ]
+    .into_iter()
+    .chain(headers)
+    {
         if let Some(file) = file
             && let Err(error) = std::fs::read(file)
         {

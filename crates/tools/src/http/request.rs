@@ -15,7 +15,7 @@ use worker::{Arguments, ToolError, TraceContext, Undoing};
 use super::template::{Field, Url, Values};
 use super::{Answered, Ended, Names, Service};
 use crate::command::Effects;
-use crate::web::{REDIRECTS_MAX, bearer, chain, redirected, unanswered};
+use crate::web::{Hidden, REDIRECTS_MAX, bearer, chain, redirected, unanswered};
 
 pub(super) use super::template::Refused;
 
@@ -23,8 +23,6 @@ type Body = UnsyncBoxBody<Bytes, String>;
 
 /// All headers that values of a call have made.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
-/// So many bytes are worth hiding.
-const SECRET_BYTES_MIN: usize = 4;
 /// What a service is told that nobody waits for it any more, at most.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Statuses that say that nothing happened, whatever the service does.
@@ -38,7 +36,7 @@ pub(super) struct Prepared {
     url: Uri,
     headers: HeaderMap,
     body: Bytes,
-    secrets: Vec<String>,
+    secrets: Hidden,
 }
 
 impl Service {
@@ -51,10 +49,11 @@ impl Service {
             .parse()
             .map_err(|error| Refused(error.to_string()))?;
         let field = |field| match field {
-            Field::TaskId => names.task.to_owned(),
-            Field::Attempt => names.attempt.to_string(),
-            Field::IdempotencyKey => names.key.to_owned(),
-            Field::CallbackUrl => names.callback.map_or_else(String::new, |to| to.url.clone()),
+            Field::IdempotencyKey => Some(names.key.to_owned()),
+            Field::CallbackUrl => {
+                Some(names.callback.map_or_else(String::new, |to| to.url.clone()))
+            }
+            other => names.field(other),
         };
         let values = Values {
             arguments: &values,
@@ -84,7 +83,7 @@ impl Service {
         &self,
         values: &Values<'_>,
         names: &Names<'_>,
-    ) -> Result<(HeaderMap, Vec<String>), Refused> {
+    ) -> Result<(HeaderMap, Hidden), Refused> {
         let mut headers = HeaderMap::new();
         let agent = concat!("mcp-tasks/", env!("CARGO_PKG_VERSION"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
@@ -127,7 +126,7 @@ impl Service {
             secrets.push(token.trim().to_owned());
         }
         ours(&mut headers, names);
-        Ok((headers, secrets))
+        Ok((headers, Hidden::new(secrets)))
     }
 
     /// Sends it. An error says that nothing happened, or that nobody knows; `pause` is what the
@@ -161,7 +160,7 @@ impl Service {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.request(prepared, &url, trace).await;
             let response = response.map_err(|error| {
-                let text = prepared.hide(&unanswered(&error));
+                let text = prepared.secrets.text(&unanswered(&error));
                 if error.is_connect() {
                     ToolError::retryable(format!("the service cannot be reached: {text}"))
                 } else {
@@ -178,7 +177,7 @@ impl Service {
             }
             match redirected(&url, status, response.headers().get(header::LOCATION)) {
                 Ok(next) => url = next,
-                Err(why) => return Ok(redirect(status, &prepared.hide(&why))),
+                Err(why) => return Ok(redirect(status, &prepared.secrets.text(&why))),
             }
         }
         let why = format!("redirects more than {REDIRECTS_MAX} times");
@@ -237,7 +236,7 @@ impl Service {
         let mut cut = false;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
-                let text = prepared.hide(&error);
+                let text = prepared.secrets.text(&error);
                 ToolError::outcome_unknown(format!("the service's answer broke off: {text}"))
             })?;
             let Ok(data) = frame.into_data() else {
@@ -253,7 +252,11 @@ impl Service {
         Ok(Ended::Answered(Answered {
             status,
             kind,
-            body: prepared.hide_bytes(whole.to_vec()),
+            body: match cut {
+                true => prepared.secrets.cut(whole.freeze()),
+                false => prepared.secrets.bytes(whole.freeze()),
+            }
+            .to_vec(),
             cut,
         }))
     }
@@ -267,15 +270,15 @@ impl Service {
             attempt: undoing.tries(),
             key: &key,
             callback: None,
+            principal: undoing.principal(),
         };
         let gone = |Refused(why): Refused| ToolError::failed(super::answer::INTERNAL, why);
         let arguments: Map<String, Value> = undoing.arguments().parse()?;
         let field = |field| match field {
-            Field::TaskId => task.clone(),
-            Field::Attempt => names.attempt.to_string(),
             // Of the call that is to end.
-            Field::IdempotencyKey => of_call.clone(),
-            Field::CallbackUrl => String::new(),
+            Field::IdempotencyKey => Some(of_call.clone()),
+            Field::CallbackUrl => Some(String::new()),
+            other => names.field(other),
         };
         let values = Values {
             arguments: &arguments,
@@ -294,7 +297,7 @@ impl Service {
         let response = match tokio::time::timeout(CANCEL_TIMEOUT, asked).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
-                let text = prepared.hide(&unanswered(&error));
+                let text = prepared.secrets.text(&unanswered(&error));
                 return Err(ToolError::retryable(format!("it cannot be told: {text}")));
             }
             Err(_) => return Err(ToolError::retryable("it does not answer")),
@@ -339,17 +342,16 @@ fn ours(headers: &mut HeaderMap, names: &Names<'_>) {
     }
 }
 
-impl Prepared {
-    /// A text without secrets.
-    fn hide(&self, text: &str) -> String {
-        let secrets = self.secrets.iter().filter(|s| s.len() >= SECRET_BYTES_MIN);
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
-    }
-
-    fn hide_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        match String::from_utf8(bytes) {
-            Ok(text) => self.hide(&text).into_bytes(),
-            Err(error) => error.into_bytes(),
+impl Names<'_> {
+    /// What a place of ours holds that is the same for every request of an attempt.
+    fn field(&self, field: Field) -> Option<String> {
+        match field {
+            Field::TaskId => Some(self.task.to_owned()),
+            Field::Attempt => Some(self.attempt.to_string()),
+            Field::PrincipalIssuer => Some(self.principal.issuer.clone()),
+            Field::PrincipalSubject => Some(self.principal.subject.clone()),
+            Field::PrincipalTenant => self.principal.tenant.clone(),
+            Field::IdempotencyKey | Field::CallbackUrl => None,
         }
     }
 }

@@ -19,14 +19,27 @@ pub(crate) enum Field {
     Attempt,
     IdempotencyKey,
     CallbackUrl,
+    PrincipalIssuer,
+    PrincipalSubject,
+    PrincipalTenant,
 }
 
 impl Field {
-    pub(crate) const ALL: [(&'static str, Self); 4] = [
+    /// As it stands in a template.
+    fn name(self) -> &'static str {
+        let all = Self::ALL.iter();
+        let mut named = all.filter(|(_, field)| *field == self);
+        named.next().map_or("", |(name, _)| name)
+    }
+
+    pub(crate) const ALL: [(&'static str, Self); 7] = [
         ("task_id", Self::TaskId),
         ("attempt", Self::Attempt),
         ("idempotency_key", Self::IdempotencyKey),
         ("callback_url", Self::CallbackUrl),
+        ("principal_issuer", Self::PrincipalIssuer),
+        ("principal_subject", Self::PrincipalSubject),
+        ("principal_tenant", Self::PrincipalTenant),
     ];
 }
 
@@ -44,7 +57,8 @@ pub(crate) struct Template(Vec<Part>);
 /// Where values come from.
 pub(crate) struct Values<'a> {
     pub(crate) arguments: &'a Map<String, Value>,
-    pub(crate) field: &'a (dyn Fn(Field) -> String + Sync),
+    /// `None` for what there is not: not every principal has a tenant.
+    pub(crate) field: &'a (dyn Fn(Field) -> Option<String> + Sync),
 }
 
 /// What of values a text may hold.
@@ -100,7 +114,7 @@ impl Template {
         for part in &self.0 {
             match part {
                 Part::Text(text) => filled.push_str(text),
-                Part::Field(field) => filled.push_str(&(values.field)(*field)),
+                Part::Field(field) => filled.push_str(&(values.field)(*field)?),
                 Part::Argument(name) => filled.push_str(&text_of(values.arguments.get(name)?)?),
             }
         }

@@ -48,6 +48,9 @@ pub struct UpstreamConfig {
     /// Headers of every request, beside those of the protocol.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// Headers whose values are read from files, again for each request: name of the header = path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secret_headers: BTreeMap<String, PathBuf>,
     /// File that holds the bearer token we show to the server; read again for each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer_file: Option<PathBuf>,
@@ -206,6 +209,7 @@ impl UpstreamConfig {
             env_pass: Vec::new(),
             dir: None,
             headers: BTreeMap::new(),
+            secret_headers: BTreeMap::new(),
             bearer_file: None,
             bearer_env: None,
             oauth: None,
@@ -266,6 +270,36 @@ mod tests {
             problems("name = \"a\"\nurl = \"http://a/\"\nprefix = \"a b\"")[0]
                 .starts_with("prefix: ")
         );
+    }
+
+    #[test]
+    fn secrets_stand_in_files_and_nowhere_else() {
+        let of = |more: &str| problems(&format!("name = \"a\"\n{more}"));
+        let url = of("url = \"https://who:hush@a/mcp\"");
+        assert!(url[0].starts_with("url: holds a user's name") && !url[0].contains("hush"));
+        let oauth = "url = \"https://a/\"\noauth = { token_url = \"https://who:hush@a/\", client_id = \"x\", client_secret_file = \"x\" }";
+        let told = of(oauth);
+        assert!(
+            told[0].starts_with("oauth.token_url: holds a user's name"),
+            "{told:?}"
+        );
+        for (header, why) in [
+            ("X-Key = \"f\"", None),
+            ("Authorization = \"f\"", None),
+            ("\"X Key\" = \"f\"", Some("not a header")),
+            ("Mcp-Session-Id = \"f\"", Some("is set by the protocol")),
+            ("x-plain = \"f\"", Some("stands among headers, too")),
+        ] {
+            let told = of(&format!(
+                "url = \"https://a/\"\nheaders = {{ X-Plain = \"1\" }}\nsecret_headers = {{ {header} }}"
+            ));
+            match why {
+                None => assert!(told.is_empty(), "{told:?}"),
+                Some(why) => assert!(told[0].contains(why), "{told:?}"),
+            }
+        }
+        let command = of("command = [\"b\"]\nsecret_headers = { X = \"f\" }");
+        assert!(command[0].starts_with("secret_headers: only a server with a url"));
     }
 
     #[test]

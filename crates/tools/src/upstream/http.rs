@@ -1,7 +1,7 @@
 //! Requests to a server of Streamable HTTP: ours are the headers and the credentials, bounded are
 //! the answers, and nobody else's host is ever asked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::message::Message;
 use super::oauth::Tokens;
 use super::sse::{Body, Events};
-use crate::web::{self, Pool, REDIRECTS_MAX, bearer, chain, redirected, unanswered};
+use crate::web::{self, Hidden, Pool, REDIRECTS_MAX, bearer, chain, redirected, unanswered};
 
 /// Of a refusal, for the message.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -25,8 +25,16 @@ pub(super) struct Http {
     pool: Pool,
     url: Uri,
     headers: HeaderMap,
+    secret_headers: Vec<(HeaderName, PathBuf)>,
     bearer: Bearer,
     bytes_max: usize,
+}
+
+/// What we show to the server in one request, and nobody shall see in what it says.
+struct Shown {
+    headers: HeaderMap,
+    bearer: Option<HeaderValue>,
+    hidden: Hidden,
 }
 
 /// Where our credentials come from.
@@ -62,8 +70,14 @@ impl Http {
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
             let name: HeaderName = name.parse().map_err(|_| format!("headers.{name}"))?;
-            let value = value.parse().map_err(|_| format!("headers.{name}"))?;
+            let mut value: HeaderValue = value.parse().map_err(|_| format!("headers.{name}"))?;
+            value.set_sensitive(true);
             headers.insert(name, value);
+        }
+        let mut secret_headers = Vec::new();
+        for (name, file) in &config.secret_headers {
+            let name = name.parse().map_err(|_| format!("secret_headers.{name}"))?;
+            secret_headers.push((name, file.clone()));
         }
         let pool = web::pool(config.ca_file.as_deref(), connect)?;
         let bearer = Bearer::new(config, &url)?;
@@ -71,6 +85,7 @@ impl Http {
             pool,
             url,
             headers,
+            secret_headers,
             bearer,
             bytes_max: config.message_bytes_max,
         })
@@ -104,10 +119,10 @@ impl Http {
         let mut renewed = false;
         let mut redirects = 0;
         while redirects <= REDIRECTS_MAX {
-            let shown = self.bearer.value(&self.pool).await?;
-            let request = self.request(&method, &url, &body, &headers, shown.as_ref());
+            let shown = self.shown(&headers).await?;
+            let request = shown.request(&method, &url, &body);
             let response = self.pool.request(request).await.map_err(|error| {
-                let why = unanswered(&error);
+                let why = shown.hidden.text(&unanswered(&error));
                 if error.is_connect() {
                     Fault::NotSent(format!("cannot be reached: {why}"))
                 } else {
@@ -115,12 +130,12 @@ impl Http {
                 }
             })?;
             let status = response.status();
-            if let (Bearer::OAuth(tokens), Some(shown)) = (&self.bearer, &shown)
+            if let (Bearer::OAuth(tokens), Some(bearer)) = (&self.bearer, &shown.bearer)
                 && status == StatusCode::UNAUTHORIZED
                 && !renewed
             {
                 // Nothing was done. It may have been revoked: once more with another.
-                tokens.refused(shown).await;
+                tokens.refused(bearer).await;
                 renewed = true;
                 continue;
             }
@@ -129,10 +144,11 @@ impl Http {
                     body.map_err(|error| format!("broke off: {}", chain(&error)))
                         .boxed_unsync()
                 });
-                return self.read(response, headers.contains_key(SESSION)).await;
+                return self.read(response, &shown).await;
             }
             let to = response.headers().get(header::LOCATION);
-            url = redirected(&url, status, to).map_err(Fault::Refused)?;
+            url = redirected(&url, status, to)
+                .map_err(|why| Fault::Refused(shown.hidden.text(&why)))?;
             redirects += 1;
         }
         Err(Fault::Refused(format!(
@@ -140,25 +156,69 @@ impl Http {
         )))
     }
 
-    fn request(
-        &self,
-        method: &Method,
-        url: &Uri,
-        body: &Bytes,
-        headers: &HeaderMap,
-        bearer: Option<&HeaderValue>,
-    ) -> http::Request<Full<Bytes>> {
+    /// The headers of one request, these among them, and what of them is secret.
+    async fn shown(&self, more: &HeaderMap) -> Result<Shown, Fault> {
+        let bearer = self.bearer.value(&self.pool).await?;
+        let mut headers = self.headers.clone();
+        let mut secrets = Vec::new();
+        let open = self.headers.get(header::AUTHORIZATION);
+        for value in open.into_iter().chain(&bearer) {
+            secrets.extend(value.to_str().ok().map(str::to_owned));
+        }
+        for (name, file) in &self.secret_headers {
+            let (text, value) = secret(file).await.map_err(|why| {
+                let file = file.display();
+                Fault::Refused(format!("cannot be asked: secret_headers: {file}{why}"))
+            })?;
+            headers.insert(name, value);
+            secrets.push(text);
+        }
+        for (name, value) in more {
+            headers.insert(name, value.clone());
+        }
+        if let Some(bearer) = &bearer {
+            headers.insert(header::AUTHORIZATION, bearer.clone());
+        }
+        Ok(Shown {
+            headers,
+            bearer,
+            hidden: Hidden::new(secrets),
+        })
+    }
+
+    async fn read(&self, response: http::Response<Body>, shown: &Shown) -> Result<Answered, Fault> {
+        let status = response.status();
+        let kind = text_of(response.headers(), "content-type").unwrap_or_default();
+        let session = text_of(response.headers(), SESSION);
+        let body = response.into_body();
+        if !status.is_success() {
+            return Err(refusal(status, body, shown).await);
+        }
+        let answer = if kind.starts_with("text/event-stream") {
+            Answer::Events(Box::new(
+                Events::new(body, self.bytes_max).without(&shown.hidden),
+            ))
+        } else if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
+            Answer::Accepted
+        } else {
+            let bytes = shown.hidden.bytes(whole(body, self.bytes_max).await?);
+            if bytes.is_empty() {
+                Answer::Accepted
+            } else {
+                Answer::Message(Message::read(&bytes).map_err(Fault::Garbage)?)
+            }
+        };
+        Ok(Answered { session, answer })
+    }
+}
+
+impl Shown {
+    fn request(&self, method: &Method, url: &Uri, body: &Bytes) -> http::Request<Full<Bytes>> {
         let mut request = http::Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
         *request.uri_mut() = url.clone();
         let all = request.headers_mut();
-        all.extend(self.headers.clone());
-        for (name, value) in headers {
-            all.insert(name, value.clone());
-        }
-        if let Some(bearer) = bearer {
-            all.insert(header::AUTHORIZATION, bearer.clone());
-        }
+        all.clone_from(&self.headers);
         let accept = if *method == Method::GET {
             "text/event-stream"
         } else {
@@ -171,33 +231,19 @@ impl Http {
         all.insert(header::ACCEPT, HeaderValue::from_static(accept));
         request
     }
+}
 
-    async fn read(
-        &self,
-        response: http::Response<Body>,
-        in_session: bool,
-    ) -> Result<Answered, Fault> {
-        let status = response.status();
-        let kind = text_of(response.headers(), "content-type").unwrap_or_default();
-        let session = text_of(response.headers(), SESSION);
-        let body = response.into_body();
-        if !status.is_success() {
-            return Err(refusal(status, body, in_session).await);
-        }
-        let answer = if kind.starts_with("text/event-stream") {
-            Answer::Events(Box::new(Events::new(body, self.bytes_max)))
-        } else if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
-            Answer::Accepted
-        } else {
-            let bytes = whole(body, self.bytes_max).await?;
-            if bytes.is_empty() {
-                Answer::Accepted
-            } else {
-                Answer::Message(Message::read(&bytes).map_err(Fault::Garbage)?)
-            }
-        };
-        Ok(Answered { session, answer })
-    }
+/// The value of a secret header, as text and as it is sent.
+async fn secret(file: &Path) -> Result<(String, HeaderValue), String> {
+    let read = tokio::fs::read_to_string(file).await;
+    let text = read.map_err(|error| format!(": {error}"))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    let value = HeaderValue::from_str(text)
+        .ok()
+        .filter(|_| !text.is_empty());
+    let mut value = value.ok_or_else(|| " holds no value of a header".to_owned())?;
+    value.set_sensitive(true);
+    Ok((text.to_owned(), value))
 }
 
 fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -216,8 +262,10 @@ async fn whole(body: Body, bytes_max: usize) -> Result<Bytes, Fault> {
     }
 }
 
-async fn refusal(status: StatusCode, body: Body, in_session: bool) -> Fault {
+async fn refusal(status: StatusCode, body: Body, shown: &Shown) -> Fault {
+    let in_session = shown.headers.contains_key(SESSION);
     let body = whole(body, REFUSAL_BYTES_MAX).await.unwrap_or_default();
+    let body = shown.hidden.bytes(body);
     let rpc = match Message::read(&body) {
         Ok(Message::Response {
             result: Err(error), ..

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::config::OAuth;
 use super::fault::Fault;
-use crate::web::{Pool, bearer, unanswered};
+use crate::web::{Hidden, Pool, bearer, unanswered};
 
 /// Of what the endpoint answers.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -110,6 +110,21 @@ impl Tokens {
     async fn ask(&self, client: &Pool) -> Result<Token, No> {
         let file = &self.settings.client_secret_file;
         let secret = read(file).await.map_err(No::Never)?;
+        // RFC 6749 §2.3.1: both are encoded as in a form, then as for Basic.
+        let encoded = encode(&secret);
+        let pair = format!("{}:{encoded}", encode(&self.settings.client_id));
+        let basic = BASE64_STANDARD.encode(pair);
+        // Whatever the endpoint says is told; our secret is not, though it may repeat it.
+        let hidden = Hidden::new([secret, encoded, basic.clone()]);
+        let granted = self.granted(client, &format!("Basic {basic}")).await;
+        granted.map_err(|no| match no {
+            No::Now(why) => No::Now(hidden.text(&why)),
+            No::Never(why) => No::Never(hidden.text(&why)),
+        })
+    }
+
+    /// A token that the endpoint gives to who shows this.
+    async fn granted(&self, client: &Pool, basic: &str) -> Result<Token, No> {
         let mut form = vec![
             ("grant_type", "client_credentials"),
             ("resource", &self.resource),
@@ -121,10 +136,8 @@ impl Tokens {
             .iter()
             .map(|(name, value)| format!("{name}={}", encode(value)))
             .collect();
-        // RFC 6749 §2.3.1: both are encoded as in a form, then as for Basic.
-        let pair = format!("{}:{}", encode(&self.settings.client_id), encode(&secret));
-        let mut basic = HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(pair)))
-            .map_err(|error| No::Never(error.to_string()))?;
+        let mut basic =
+            HeaderValue::from_str(basic).map_err(|error| No::Never(error.to_string()))?;
         basic.set_sensitive(true);
         let request = http::Request::builder()
             .method(Method::POST)

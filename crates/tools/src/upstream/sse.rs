@@ -4,6 +4,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 
+use crate::web::Hidden;
+
 /// Of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -21,6 +23,7 @@ pub(super) struct Event {
 pub(super) struct Events {
     body: Body,
     parser: Parser,
+    hidden: Hidden,
 }
 
 impl Events {
@@ -28,7 +31,14 @@ impl Events {
         Self {
             body,
             parser: Parser::new(bytes_max),
+            hidden: Hidden::default(),
         }
+    }
+
+    /// Leaves these secrets out of what events say.
+    pub(super) fn without(mut self, secrets: &Hidden) -> Self {
+        self.hidden = secrets.clone();
+        self
     }
 
     /// The next event; `None` when the stream has ended in good order. Dropped before it is
@@ -38,7 +48,8 @@ impl Events {
     /// In words: the stream broke, or an event is too long.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, String> {
         loop {
-            if let Some(event) = self.parser.next()? {
+            if let Some(mut event) = self.parser.next()? {
+                event.data = self.hidden.string(event.data);
                 return Ok(Some(event));
             }
             match self.body.frame().await {

@@ -133,6 +133,141 @@ async fn an_endpoint_that_gives_none_is_told() {
     }
 }
 
+/// Neither our secret nor the request goes where the endpoint sends us.
+#[tokio::test]
+async fn a_token_endpoint_that_leads_elsewhere_is_not_followed() {
+    let other = Server::start(|_: &Seen| Reply::status(500)).await;
+    for status in [301, 302, 303, 307, 308] {
+        let to = other.url.clone();
+        let server = Server::start(move |_: &Seen| {
+            Reply::Plain(status, vec![("location", to.clone())], String::new())
+        })
+        .await;
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        let world = World::start(vec![with_oauth(&server, &secret)]);
+        let why = format!("answered {status}");
+        world
+            .until(|_, told| matches!(told, Some(Err(told)) if told.contains(&why)))
+            .await;
+    }
+    assert!(other.seen().is_empty());
+}
+
+/// A server that shows us our own credentials shows them to nobody else: neither in what is told of it, nor in
+/// errors, nor in results.
+#[tokio::test]
+async fn what_servers_repeat_of_our_credentials_is_hidden() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "hush/secret\n").unwrap();
+    let bearer = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(bearer.path(), "hush-bearer").unwrap();
+    let told_of = |seen: &Seen| {
+        let (key, token) = (seen.header("x-key"), seen.header("authorization"));
+        format!("{key} and {token}")
+    };
+    type Says = fn(&Seen, String) -> Reply;
+    let repeats: [(Says, bool); 7] = [
+        (|_, told| Reply::Plain(401, Vec::new(), told), true),
+        (|_, told| Reply::Plain(500, Vec::new(), told), true),
+        (
+            |_, told| {
+                Reply::Plain(
+                    302,
+                    vec![("location", format!("/{}", told.replace(' ', "_")))],
+                    String::new(),
+                )
+            },
+            true,
+        ),
+        (
+            |_, told| {
+                Reply::Plain(
+                    200,
+                    vec![("content-type", "application/json".to_owned())],
+                    told,
+                )
+            },
+            true,
+        ),
+        (
+            |seen, told| {
+                let id = &seen.body["id"];
+                Reply::json(
+                    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -1, "message": told, "data": told } }),
+                )
+            },
+            true,
+        ),
+        (
+            |seen, told| {
+                Reply::json(seen.result(json!({ "content": [{ "type": "text", "text": told }] })))
+            },
+            false,
+        ),
+        (
+            |seen, told| {
+                Reply::events([
+                    seen.result(json!({ "content": [{ "type": "text", "text": told }] }))
+                ])
+            },
+            false,
+        ),
+    ];
+    for (place, (says, is_error)) in repeats.into_iter().enumerate() {
+        let script = legacy_script(json!([tool("t", json!({}))]), move |seen: &Seen| {
+            says(seen, told_of(seen))
+        });
+        let server = Server::start(script).await;
+        let config = UpstreamConfig {
+            secret_headers: [("X-Key".to_owned(), secret.path().to_owned())].into(),
+            bearer_file: Some(bearer.path().to_owned()),
+            ..config(&server.url)
+        };
+        let world = World::with(config).await;
+        let run = world.kit("up_t").run().await;
+        let said = format!("{:?} {:?}", run.result(), run.journal());
+        assert_eq!(run.result().is_err(), is_error, "{place}: {said}");
+        assert!(said.contains("***"), "{place}: {said}");
+        assert!(!said.contains("hush"), "{place}: {said}");
+        let seen = server.seen();
+        assert!(
+            seen.iter()
+                .all(|seen| seen.header("x-key") == "hush/secret"),
+            "it was shown each time"
+        );
+    }
+    // Nothing is sent where a secret cannot be read.
+    let server = Server::start(|_: &Seen| Reply::status(500)).await;
+    let config = UpstreamConfig {
+        secret_headers: [("X-Key".to_owned(), "/nowhere".into())].into(),
+        ..config(&server.url)
+    };
+    let world = World::start(vec![config]);
+    world
+        .until(|_, told| matches!(told, Some(Err(told)) if told.contains("/nowhere")))
+        .await;
+    assert!(server.seen().is_empty());
+}
+
+/// Nor does what a token endpoint repeats of our secret become known.
+#[tokio::test]
+async fn what_a_token_endpoint_repeats_of_our_secret_is_hidden() {
+    let server = Server::start(|seen: &Seen| {
+        let shown = seen.header("authorization");
+        let said = format!("who is {shown}, of s:cret/ or s%3Acret%2F?");
+        let body = json!({ "error": "invalid_client", "error_description": said });
+        Reply::Plain(400, Vec::new(), body.to_string())
+    })
+    .await;
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let world = World::start(vec![with_oauth(&server, &secret)]);
+    world
+        .until(|_, told| {
+            matches!(told, Some(Err(told)) if told.contains("who is Basic ***, of *** or ***?"))
+        })
+        .await;
+}
+
 #[test]
 fn secrets_go_nowhere_else() {
     let upstreams = Upstreams::new();

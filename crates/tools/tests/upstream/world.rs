@@ -58,7 +58,12 @@ impl World {
 
     /// With the tools of this server listed.
     pub async fn of(url: &str) -> Self {
-        let world = Self::start(vec![config(url)]);
+        Self::with(config(url)).await
+    }
+
+    /// The same with these settings.
+    pub async fn with(config: UpstreamConfig) -> Self {
+        let world = Self::start(vec![config]);
         world.until(|_, told| told == Some(&Ok(()))).await;
         world
     }

@@ -17,7 +17,7 @@ fn allowed<T>(read: impl FnOnce(&Allowed<'_>) -> T) -> T {
 fn with<T>(arguments: &Value, fill: impl FnOnce(&Values<'_>) -> T) -> T {
     fill(&Values {
         arguments: arguments.as_object().unwrap(),
-        field: &|field| format!("{field:?}"),
+        field: &|field| Some(format!("{field:?}")),
     })
 }
 

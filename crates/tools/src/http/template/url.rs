@@ -63,7 +63,13 @@ impl Url {
             let in_query = url.contains('?');
             match part {
                 Part::Text(text) => url.push_str(text),
-                Part::Field(field) => encode(&(values.field)(*field), &mut url),
+                Part::Field(field) => {
+                    let value = (values.field)(*field).unwrap_or_default();
+                    if !in_query {
+                        check_segment(&format!("{{{}}}", field.name()), &value)?;
+                    }
+                    encode(&value, &mut url);
+                }
                 Part::Argument(name) => {
                     let value = values.arguments.get(name).and_then(text_of);
                     let value = value.unwrap_or_default();

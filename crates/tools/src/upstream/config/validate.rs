@@ -35,6 +35,7 @@ impl UpstreamConfig {
                 }
                 for (key, said) in [
                     ("headers", !self.headers.is_empty()),
+                    ("secret_headers", !self.secret_headers.is_empty()),
                     ("bearer_file", self.bearer_file.is_some()),
                     ("bearer_env", self.bearer_env.is_some()),
                     ("oauth", self.oauth.is_some()),
@@ -65,6 +66,28 @@ impl UpstreamConfig {
     }
 
     fn validate_url(&self, url: &str, problems: &mut Vec<String>) {
+        // Not repeated: it is a password.
+        let names_user = |url: &str| {
+            let uri = url.parse::<http::Uri>().ok();
+            uri.is_some_and(|uri| uri.authority().is_some_and(|at| at.as_str().contains('@')))
+        };
+        if names_user(url) {
+            problems.push(
+                "url: holds a user's name: use secret_headers, bearer_file or oauth".to_owned(),
+            );
+            return;
+        }
+        if self
+            .oauth
+            .as_ref()
+            .is_some_and(|oauth| names_user(&oauth.token_url))
+        {
+            problems.push(
+                "oauth.token_url: holds a user's name: use client_id and client_secret_file"
+                    .to_owned(),
+            );
+            return;
+        }
         let parsed = url.parse::<http::Uri>().ok().filter(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
         });
@@ -104,17 +127,26 @@ impl UpstreamConfig {
                 problems.push("oauth.client_id: must not be empty".to_owned());
             }
         }
-        for (name, value) in &self.headers {
+        let plain = self.headers.iter();
+        let plain = plain.map(|(name, value)| ("headers", name, Some(value)));
+        let secret = self.secret_headers.keys();
+        let secret = secret.map(|name| ("secret_headers", name, None));
+        for (key, name, value) in plain.chain(secret) {
             let name_fits = name.parse::<http::HeaderName>().is_ok();
-            if !name_fits || value.parse::<http::HeaderValue>().is_err() {
-                problems.push(format!("headers.{name}: not a header"));
+            if !name_fits || value.is_some_and(|value| value.parse::<http::HeaderValue>().is_err())
+            {
+                problems.push(format!("{key}.{name}: not a header"));
+            }
+            let mut plain = self.headers.keys();
+            if value.is_none() && plain.any(|plain| plain.eq_ignore_ascii_case(name)) {
+                problems.push(format!("{key}.{name}: stands among headers, too"));
             }
             if ["authorization", "mcp-session-id", "content-type", "accept"]
                 .contains(&name.to_ascii_lowercase().as_str())
                 && (bearers.contains(&true) || !name.eq_ignore_ascii_case("authorization"))
             {
                 problems.push(format!(
-                    "headers.{name}: is set by the protocol or by bearer_…"
+                    "{key}.{name}: is set by the protocol or by bearer_…"
                 ));
             }
         }
