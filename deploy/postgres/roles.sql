@@ -1,6 +1,7 @@
 -- Roles for the three processes, each with the rights that it needs and no others. Run it with psql as the
--- owner of the tables (who must be allowed to make roles, or finds them made), after every
--- `mcp-tasks migrate`: what a migration adds is granted by the next run. Any number of runs is one.
+-- owner of the tables after every `mcp-tasks migrate` (`mcp-tasks migrate --roles` does both): what a migration adds
+-- is granted by the next run. Any number of runs is one. Roles that are missing are made, which takes an owner with
+-- CREATEROLE; where they are there, the owner needs no right but to own tables and schema.
 --
 -- The roles cannot log in. Give each process a user of its own in one of them:
 --     CREATE ROLE gateway LOGIN PASSWORD '…' IN ROLE mcp_tasks_gateway;
