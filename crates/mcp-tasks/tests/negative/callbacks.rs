@@ -29,6 +29,11 @@ fn at(token: &str, body: impl Into<Vec<u8>>) -> Request {
         .body(body)
 }
 
+/// To an address that is ours.
+pub fn good(body: impl Into<Vec<u8>>) -> Request {
+    at(&token(KEY, i64::MAX), body)
+}
+
 pub fn rows() -> Vec<Row> {
     let good = token(KEY, i64::MAX);
     let text = r#"{"text":"done"}"#;

@@ -1,56 +1,11 @@
 //! HTTP/2, frame by frame (RFC 9113): what breaks a stream or the connection, and with which code.
 
-use std::net::SocketAddr;
-
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-
+use crate::h2::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PADDED, PING, PREFACE, PRIORITY,
+    PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, header, pseudo,
+};
 use crate::row::Answer::Frames;
 use crate::row::{Row, raw};
-use crate::stack::SOON;
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PUSH_PROMISE: u8 = 5;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-const PADDED: u8 = 8;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
-/// A header in HPACK, neither indexed nor by Huffman's code.
-fn header(name: &str, value: &[u8]) -> Vec<u8> {
-    let mut header = vec![0x00, u8::try_from(name.len()).unwrap()];
-    header.extend(name.bytes());
-    header.push(u8::try_from(value.len()).unwrap());
-    header.extend(value);
-    header
-}
-
-fn pseudo() -> Vec<u8> {
-    [
-        header(":method", b"POST"),
-        header(":scheme", b"http"),
-        header(":path", b"/mcp"),
-        header(":authority", b"127.0.0.1:3000"),
-    ]
-    .concat()
-}
 
 /// A request of these headers and a body.
 fn asks(head: &[u8], body: &[u8]) -> Vec<u8> {
@@ -352,51 +307,4 @@ pub fn rows() -> Vec<Row> {
         "STATUS 400",
     );
     rows
-}
-
-/// What frames say that ends a stream or the connection, the first of it; empty if nothing does yet.
-pub fn tell(mut bytes: &[u8]) -> String {
-    while let Some((head, rest)) = bytes.split_at_checked(9) {
-        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-        let Some((payload, rest)) = rest.split_at_checked(length) else {
-            break;
-        };
-        let code = |at: usize| {
-            let code = payload.get(at..at + 4).unwrap_or(&[0xff; 4]);
-            u32::from_be_bytes(code.try_into().unwrap())
-        };
-        match head[3] {
-            RST_STREAM => return format!("RESET {}", code(0)),
-            GOAWAY if code(4) != 0 => return format!("GOAWAY {}", code(4)),
-            HEADERS => return format!("STATUS {}", status(payload)),
-            _ => {}
-        }
-        bytes = rest;
-    }
-    String::new()
-}
-
-/// Of the static table, which holds what is expected.
-fn status(head: &[u8]) -> u16 {
-    // Before it the table's size may be set.
-    match head.iter().find(|byte| **byte & 0xe0 != 0x20) {
-        Some(0x88) => 200,
-        Some(0x8c) => 400,
-        Some(0x8d) => 404,
-        Some(0x8e) => 500,
-        _ => 0,
-    }
-}
-
-/// Sends frames, and reads until they are answered or the connection ends.
-pub async fn exchange(address: SocketAddr, sent: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut got = Vec::new();
-    let talking = async {
-        // It may close before it has read everything.
-        let _ = stream.write_all(sent).await;
-        while tell(&got).is_empty() && stream.read_buf(&mut got).await.is_ok_and(|n| n > 0) {}
-    };
-    let _ = tokio::time::timeout(SOON, talking).await;
-    got
 }

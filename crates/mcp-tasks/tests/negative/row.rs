@@ -26,7 +26,7 @@ pub enum Answer {
     Status(u16),
     /// A result: odd, but nothing is wrong with it.
     Result,
-    /// Frames of HTTP/2, as [`crate::frames`] tells them.
+    /// Frames of HTTP/2, as [`crate::h2`] tells them.
     Frames(&'static str),
     /// The connection is closed without a word.
     Closed,
@@ -71,14 +71,40 @@ impl Row {
 
     /// Whether it is refused; what answers nothing is accepted and counts for nothing.
     pub fn is_bad(&self) -> bool {
-        !matches!(self.answer, Answer::Result | Answer::Status(202))
+        !matches!(
+            self.answer,
+            Answer::Result | Answer::Status(202) | Answer::Frames("STATUS 200")
+        )
+    }
+
+    /// Whether a failure of ours would be taken for right.
+    pub fn expects_failure(&self) -> bool {
+        match self.answer {
+            Answer::Error(status, _) | Answer::Said(status) | Answer::Status(status) => {
+                status >= 500
+            }
+            Answer::Frames(told) => told.starts_with("STATUS 5"),
+            Answer::Result | Answer::Closed => false,
+        }
+    }
+
+    /// Whether the answer comes when something did not come in time.
+    pub fn waits(&self) -> bool {
+        match self.answer {
+            Answer::Error(status, _) | Answer::Said(status) | Answer::Status(status) => {
+                status == 408
+            }
+            Answer::Frames(told) => matches!(told, "" | "STATUS 408"),
+            Answer::Closed => true,
+            Answer::Result => false,
+        }
     }
 
     /// What is wrong with what came back.
     pub fn judge(&self, got: &[u8]) -> Result<(), String> {
         match &self.answer {
             Answer::Frames(expected) => {
-                let told = crate::frames::tell(got);
+                let told = crate::h2::tell(got);
                 return same(&told.as_str(), expected, "");
             }
             Answer::Closed if got.is_empty() => return Ok(()),
