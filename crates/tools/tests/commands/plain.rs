@@ -210,6 +210,8 @@ pub async fn the_environment_is_clean() {
         "GREETING=hello",
         "CARGO_PKG_NAME=mcp-tasks-tools",
         "MCP_TASKS_ATTEMPT=1",
+        "MCP_TASKS_PRINCIPAL_ISSUER=kit",
+        "MCP_TASKS_PRINCIPAL_SUBJECT=caller",
     ] {
         assert!(said.lines().any(|l| l == line), "{line}: {said}");
     }
