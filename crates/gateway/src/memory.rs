@@ -249,8 +249,8 @@ mod tests {
             let memory = memory();
             let mut loads: Vec<Load> = (0..8).map(|n| memory.load(Some(n))).collect();
             let last = loads[7].reach(MIB - 2 * STEP);
-            let all = loads[..7].iter_mut().map(|load| load.reach(MIB));
-            assert!(last.is_ok() && all.into_iter().all(|reached| reached.is_ok()));
+            let mut others = loads[..7].iter_mut().map(|load| load.reach(MIB));
+            assert!(last.is_ok() && others.all(|reached| reached.is_ok()));
             let other = memory.load(Some(9));
             let _answer = other.weigh(Bytes::from(vec![b'x'; answer]));
             assert_eq!(memory.load(Some(10)).reach(STEP).is_ok(), fits, "{answer}");
