@@ -85,6 +85,18 @@ impl Figures {
         self.with(|all| all.trouble.push(what));
     }
 
+    /// Why this fault could not be injected, or what it broke did not come back, if that was told.
+    #[must_use]
+    pub fn trouble_of(&self, fault: &Fault) -> Option<String> {
+        let before = format!("{fault}: ");
+        self.with(|all| {
+            let told = all.trouble.iter();
+            told.rev()
+                .find_map(|what| what.strip_prefix(&before))
+                .map(str::to_owned)
+        })
+    }
+
     /// Handles acknowledged so far.
     #[must_use]
     pub fn tasks(&self) -> u64 {

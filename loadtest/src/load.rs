@@ -8,10 +8,13 @@
 pub mod balance;
 pub mod breaks;
 pub mod chart;
+pub mod clients;
 pub mod operation;
 pub mod outside;
 pub mod page;
+pub mod pods;
 pub mod progress;
+pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod series;

@@ -28,7 +28,8 @@ struct Column {
 }
 
 /// The id of the filled row whose number this SQL says.
-fn id_of(n: &str) -> String {
+#[must_use]
+pub fn id_of(n: &str) -> String {
     format!(
         "(lpad(to_hex(1700000000000 + {n}), 12, '0') || '70008' || \
          lpad(to_hex({n} * 2654435761 % 4294967296), 15, '0'))::uuid"

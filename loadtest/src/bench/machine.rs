@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::system::System;
 
 /// Facts without which no figure means anything.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
     /// Cores that this process may use.
@@ -115,6 +115,17 @@ pub fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split(' ').next().and_then(|first| first.parse().ok());
     first.unwrap_or_default()
+}
+
+/// Bytes that are free where this path lies.
+///
+/// # Errors
+/// If the system does not tell.
+pub fn free(path: &Path) -> Result<u64> {
+    let told = nix::sys::statvfs::statvfs(path).map_err(|error| {
+        harness::Error::Other(format!("free space of {}: {error}", path.display()))
+    })?;
+    Ok(told.blocks_available() * told.fragment_size())
 }
 
 /// Lets this process and its children open many files: a connection each.

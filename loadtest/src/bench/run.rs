@@ -17,7 +17,7 @@ use super::report::{Report, Row};
 use super::system::System;
 use super::table::{ALL, When};
 use super::wire::{Wire, text_field};
-use super::{listens, pairs, soak, works};
+use super::{listens, many, pairs, sealed, soak, works};
 
 /// On whose behalf everything is done.
 pub const PRINCIPAL: &str = "bench";
@@ -36,7 +36,7 @@ pub struct Options {
     pub binary: PathBuf,
     /// Rows in the table.
     pub rows: u64,
-    /// Rows in the table for `get_many`.
+    /// Rows in the table for `rows_10m`; ten million if nothing else is said.
     pub many: Option<u64>,
     /// How long each measurement takes.
     pub time: Duration,
@@ -71,6 +71,21 @@ impl Options {
         }
     }
 
+    /// Where nothing but a soak is wanted, the time is that of the soak, and what is measured before it
+    /// takes the usual one.
+    #[must_use]
+    pub fn soak_only(self, usual: Duration) -> Options {
+        let only = !self.only.is_empty() && self.only.iter().all(|key| key.starts_with("soak"));
+        if !only || self.soak.is_some() {
+            return self;
+        }
+        Options {
+            soak: Some(self.time),
+            time: self.time.min(usual),
+            ..self
+        }
+    }
+
     /// Whether this work is wanted.
     #[must_use]
     pub fn wants(&self, key: &str) -> bool {
@@ -80,7 +95,7 @@ impl Options {
         let work = ALL.into_iter().find(|work| work.key == key);
         match work.map(|work| work.when) {
             Some(When::Always) => true,
-            Some(When::Asked(_)) if key == "get_many" => self.many.is_some(),
+            Some(When::Asked(_)) if key == "rows_10m" => self.many.is_some(),
             Some(When::Asked(_)) => self.soak.is_some(),
             None => false,
         }
@@ -148,7 +163,8 @@ pub async fn run(options: &Options) -> Result<Report> {
             "inline_p50" | "inline_p99" => works::inline(&mut bench).await,
             "lone" => works::lone(&bench).await.map(|row| vec![row]),
             "gateways_get" | "gateways_create" => pairs::gateways(&mut bench).await,
-            "get_many" => works::get_many(&mut bench).await.map(|row| vec![row]),
+            "create_sealed" | "get_sealed" => sealed::measure(&mut bench).await,
+            "rows_10m" => many::measure(&mut bench).await.map(|row| vec![row]),
             "listens_memory" | "listens_event" => listens::measure(&mut bench).await,
             _ => soak::measure(&mut bench).await,
         };

@@ -25,6 +25,9 @@ tombstone_keep = "1m"
 expired_grace = "5s"
 "#;
 const SAMPLES_MIN: usize = 6;
+/// A soak as long as this is compared with its first minutes.
+const LONG: Duration = Duration::from_secs(40 * 60);
+const FIRST: Duration = Duration::from_secs(5 * 60);
 
 /// One look.
 #[derive(Debug, Clone)]
@@ -119,7 +122,8 @@ async fn soak(bench: &Bench, cron: usize) -> Result<Vec<Row>> {
     judge(&samples, time, half, cores)
 }
 
-/// The first part is where the table has come to rest already: one eighth to a quarter of the time.
+/// The first part is the first five minutes; of a short soak one eighth to a quarter of the time, where the
+/// table has come to rest already.
 fn judge(samples: &[Sample], time: Duration, half: f64, cores: Cores) -> Result<Vec<Row>> {
     if samples.len() < SAMPLES_MIN {
         return Err(Error::Other(format!(
@@ -129,10 +133,15 @@ fn judge(samples: &[Sample], time: Duration, half: f64, cores: Cores) -> Result<
         )));
     }
     let eighth = samples.len().div_ceil(8);
-    let (early, late) = (
-        &samples[eighth..eighth * 2],
-        &samples[samples.len() - eighth..],
-    );
+    let slice = time.as_secs_f64() / float(samples.len() as u64);
+    let early = if time >= LONG {
+        let first = samples.iter().enumerate();
+        let begun = |at: usize| float(at as u64) * slice < FIRST.as_secs_f64() - 0.5 * slice;
+        &samples[..first.take_while(|(at, _)| begun(*at)).count().max(1)]
+    } else {
+        &samples[eighth..eighth * 2]
+    };
+    let late = &samples[samples.len() - eighth..];
     let errors: u64 = samples.iter().map(|sample| sample.errors).sum();
     let compare = |of: &dyn Fn(&Sample) -> f64| (middle(early, of), middle(late, of));
     let latency = compare(&|sample| sample.p99_ms);
@@ -248,5 +257,11 @@ mod tests {
         assert_eq!(grown[1].met(), Some(false));
         assert!(grown[1].notes[0].starts_with("most grown: gateway"));
         assert!(judge(&samples(1.0)[..3], time, 1.0, Cores::new()).is_err());
+        // An hour, looked at sixty times: what grew after its first five minutes.
+        let hour: Vec<Sample> = (0..60)
+            .map(|at| samples(if at < 5 { 1.0 } else { 2.0 })[1].clone())
+            .collect();
+        let grown = judge(&hour, Duration::from_secs(3_600), 1.0, Cores::new()).unwrap();
+        assert_eq!(grown[1].ratio.median, 2.0);
     }
 }

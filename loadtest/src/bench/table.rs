@@ -79,7 +79,7 @@ const SELECT: &str = "pgbench prepared select, 32 clients";
 const INSERT: &str = "pgbench insert of the same row, 32 clients";
 
 /// All of them, in the order in which they are told.
-pub const ALL: [Work; 14] = [
+pub const ALL: [Work; 16] = [
     always("get", "tasks/get, 64 connections, random ids", SELECT),
     always("get_jwt", "the same with JWT", SELECT),
     always("create", "tools/call → handle, no worker", INSERT),
@@ -105,6 +105,12 @@ pub const ALL: [Work; 14] = [
         "tools/call → handle, 3 gateways",
         "1 gateway",
     ),
+    always(
+        "create_sealed",
+        "tools/call → handle, contents sealed",
+        "in clear",
+    ),
+    always("get_sealed", "tasks/get, contents sealed", "in clear"),
     always("listens_memory", "open listens, kB each", "empty gateway"),
     always(
         "listens_event",
@@ -112,22 +118,22 @@ pub const ALL: [Work; 14] = [
         "none: milliseconds",
     ),
     asked(
-        "get_many",
-        "tasks/get with many tasks in the table",
-        "tasks/get with few",
-        "--rows 10M",
+        "rows_10m",
+        "tasks/get with 10 million tasks in the table",
+        "the same with few",
+        "--only rows_10m",
     ),
     asked(
         "soak_latency",
         "p99 in the last part of a soak at 50 % load",
         "first part",
-        "--soak 1h",
+        "--only soak --time 1h",
     ),
     asked(
         "soak_sizes",
         "memory, table and streams, the most grown",
         "first part",
-        "--soak 1h",
+        "--only soak --time 1h",
     ),
 ];
 
@@ -141,7 +147,7 @@ pub fn target(key: &str) -> Option<Target> {
         "life" => Target::AtLeast(0.7),
         "inline_p50" => Target::AtMost(6.0),
         "inline_p99" => Target::AtMost(15.0),
-        "get_many" => Target::AtLeast(0.9),
+        "rows_10m" => Target::AtLeast(0.9),
         "listens_memory" => Target::AtMost(30.0),
         "listens_event" => Target::AtMost(100.0),
         // A share of the same two cores: what each replica costs by itself must stay small.
@@ -150,6 +156,25 @@ pub fn target(key: &str) -> Option<Target> {
         "soak_sizes" => Target::AtMost(1.1),
         _ => return None,
     })
+}
+
+/// Works that are measured together, by one name.
+pub const GROUPS: [(&str, &[&str]); 4] = [
+    ("inline", &["inline_p50", "inline_p99"]),
+    ("gateways", &["gateways_get", "gateways_create"]),
+    ("listens", &["listens_memory", "listens_event"]),
+    ("soak", &["soak_latency", "soak_sizes"]),
+];
+
+/// The works of a name, which may be that of a group; none if nothing has it.
+#[must_use]
+pub fn named(name: &str) -> Vec<&'static str> {
+    let group = GROUPS.iter().find(|(group, _)| *group == name);
+    match (group, find(name)) {
+        (Some((_, works)), _) => works.to_vec(),
+        (None, Some(work)) => vec![work.key],
+        (None, None) => Vec::new(),
+    }
 }
 
 /// The work of this name.
@@ -171,6 +196,17 @@ mod tests {
         assert!(target("lone").is_none());
         for work in ALL {
             assert_eq!(find(work.key), Some(work));
+        }
+    }
+
+    #[test]
+    fn names_of_groups_stand_for_works() {
+        assert_eq!(named("soak"), ["soak_latency", "soak_sizes"]);
+        assert_eq!(named("get"), ["get"]);
+        assert!(named("gets").is_empty());
+        for (group, works) in GROUPS {
+            assert!(find(group).is_none(), "{group} is a work");
+            assert!(works.iter().all(|work| find(work).is_some()), "{group}");
         }
     }
 }

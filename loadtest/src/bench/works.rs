@@ -85,67 +85,6 @@ async fn get_of(
     pairs::measure(bench, (key, "/s"), baseline, ours).await
 }
 
-/// Reads among few rows, then among many.
-///
-/// # Errors
-/// If the disk has no room.
-pub async fn get_many(bench: &mut Bench) -> Result<Row> {
-    let many = bench.options.many.unwrap_or(bench.options.rows * 10);
-    let wire = bench.wire();
-    let at = [bench.system.address(bench.gateway)?];
-    let load = bench.options.load(bench.options.connections);
-    let few = bench.options.rows;
-    let reads = async |last: u64| {
-        let work = async |worker: &mut Worker| read(worker, &wire, (1, last)).await;
-        drive::closed(&at, load, work).await.map_err(driving)
-    };
-    // Rows of other principals lie between; whose they are does not matter to how many there are.
-    let mine = bench.filled + 1;
-    let mut before = Vec::new();
-    for _ in 0..bench.options.repeats {
-        before.push(reads(few).await?.rate());
-    }
-    say(&format!("filling the table up to {many} rows"));
-    let told = |rows: u64| {
-        if rows % 1_000_000 < 50_000 {
-            say(&format!("  {rows} rows"));
-        }
-    };
-    bench
-        .finished
-        .fill(&bench.system, mine, many.max(mine), told)
-        .await?;
-    bench.filled = many.max(mine);
-    let last = bench.filled;
-    let before = super::measure::Spread::of(&before);
-    let before = before.ok_or_else(|| Error::Other("no repeats".to_owned()))?;
-    let reads_of_many = async || {
-        let work = async |worker: &mut Worker| {
-            let n = worker.rng.between(mine, last + 1);
-            read(worker, &wire, (n, n)).await
-        };
-        let driven = drive::closed(&at, load, work).await.map_err(driving)?;
-        Ok(Ours::rate(&driven))
-    };
-    let mut row = pairs::measure(
-        bench,
-        ("get_many", "/s"),
-        async || Ok(before.median),
-        reads_of_many,
-    )
-    .await?;
-    row.baseline = Some(before);
-    let size = bench
-        .system
-        .number("SELECT pg_total_relation_size('tasks')")
-        .await?;
-    row.notes
-        .push(format!("{last} rows, {:.1} GB with indexes", size / 1e9));
-    row.notes
-        .push("measured before the table was filled: minutes lie between the two".to_owned());
-    Ok(row)
-}
-
 /// Handles, with nobody to run their tasks.
 ///
 /// # Errors
@@ -260,7 +199,24 @@ pub async fn lone(bench: &Bench) -> Result<Row> {
             .map_err(driving)?;
         Ok(Ours::figure(&driven, driven.ms(50.0)))
     };
-    pairs::measure(bench, ("lone", "ms"), baseline, ours).await
+    let (statements, reads) = shared(bench).await?;
+    let mut row = pairs::measure(bench, ("lone", "ms"), baseline, ours).await?;
+    let (later, read) = shared(bench).await?;
+    row.notes.push(format!(
+        "{:.3} reads a statement: 1 where whoever is alone waits for nobody",
+        (read - reads) / (later - statements).max(1.0)
+    ));
+    Ok(row)
+}
+
+/// Statements of reads so far, and the reads that they were for.
+async fn shared(bench: &Bench) -> Result<(f64, f64)> {
+    let gateway = &bench.system.nodes[bench.gateway];
+    let metric = async |end: &str| {
+        let name = format!("mcp_tasks_store_reads_together_{end}");
+        gateway.metric(&name, "").await
+    };
+    Ok((metric("count").await?, metric("sum").await?))
 }
 
 fn run_of<'a>(bench: &'a Bench, script: &'a Path, clients: usize, rows: u64) -> Run<'a> {

@@ -52,16 +52,17 @@ struct How {
     /// The binary that is measured.
     #[arg(long, global = true, default_value = "target/release/mcp-tasks")]
     binary: PathBuf,
-    /// Works to measure, separated by commas, instead of all.
+    /// Works to measure, separated by commas, instead of all; inline, gateways, listens and soak stand for
+    /// two each.
     #[arg(long, global = true, value_delimiter = ',', value_parser = work)]
     only: Vec<String>,
     /// Rows in the table, as 100k or 1M.
     #[arg(long, global = true, default_value = "100k", value_parser = count)]
     base_rows: u64,
-    /// Also measure reads with so many rows in the table, as 10M.
+    /// Also measure reads with so many rows in the table, as 10M (what rows_10m has by itself).
     #[arg(long, global = true, value_parser = count)]
     rows: Option<u64>,
-    /// How long each measurement takes.
+    /// How long each measurement takes; with `--only soak`, how long that does.
     #[arg(long, global = true, default_value = "5s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// Pairs of measurements of each work.
@@ -93,11 +94,16 @@ struct How {
     json: Option<PathBuf>,
 }
 
+/// How long a measurement takes if nothing else is said.
+const USUAL: Duration = Duration::from_secs(5);
+
 fn work(key: &str) -> Result<String, String> {
-    if table::find(key).is_some() {
+    if !table::named(key).is_empty() {
         return Ok(key.to_owned());
     }
-    let known = table::ALL.map(|work| work.key).join(", ");
+    let groups = table::GROUPS.map(|(group, _)| group);
+    let works = table::ALL.map(|work| work.key);
+    let known = [&works[..], &groups[..]].concat().join(", ");
     Err(format!("known are {known}"))
 }
 
@@ -141,6 +147,10 @@ fn bench(arguments: &Arguments) -> harness::Result<bool> {
         let told = "--time must be at least 1s; --repeats, --connections and --clients at least 1";
         return Err(Error::Other(told.to_owned()));
     }
+    if how.record && cfg!(debug_assertions) {
+        let told = "--record is for a build with optimisation: make bench ARGS=--record";
+        return Err(Error::Other(told.to_owned()));
+    }
     let mut options = Options {
         binary: how.binary.clone(),
         rows: how.base_rows,
@@ -151,8 +161,14 @@ fn bench(arguments: &Arguments) -> harness::Result<bool> {
         clients: how.clients,
         listens: how.listens,
         soak: how.soak,
-        only: how.only.clone(),
-    };
+        only: how
+            .only
+            .iter()
+            .flat_map(|name| table::named(name))
+            .map(str::to_owned)
+            .collect(),
+    }
+    .soak_only(USUAL);
     if how.quick {
         options = options.quick();
     }

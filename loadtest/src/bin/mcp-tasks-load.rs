@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use mcp_tasks_loadtest::load::outside::Outside;
+use mcp_tasks_loadtest::load::pods::Kubectl;
 use mcp_tasks_loadtest::load::run::{self, Options, Outcome};
 use mcp_tasks_loadtest::load::scenario::Scenario;
 use mcp_tasks_loadtest::schedule::Numbers;
@@ -12,8 +13,15 @@ use mcp_tasks_loadtest::schedule::Numbers;
 /// Puts a system of real processes under load, breaks parts of it as the scenario says, checks every
 /// answer, and writes a report. Ends with 1 if an objective was missed.
 #[derive(Debug, Parser)]
-#[command(name = "mcp-tasks-load", version, about)]
+#[command(
+    name = "mcp-tasks-load",
+    version,
+    about,
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// What to play.
     #[arg(long, default_value = "loadtest/scenarios/failover.toml")]
     scenario: PathBuf,
@@ -69,21 +77,38 @@ struct Arguments {
     keep: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Draw the page of a report.json again.
+    Report {
+        /// The figures of a run.
+        json: PathBuf,
+        /// The page; without it, beside the figures.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
 fn main() -> ExitCode {
-    match load(Arguments::parse()) {
-        Ok(outcome) => {
-            print!("{}", outcome.text);
-            if outcome.good {
+    let arguments = Arguments::parse();
+    if let Some(Command::Report { json, out }) = &arguments.command {
+        return match run::draw(json, out.as_deref()) {
+            Ok(page) => {
+                println!("report: {}", page.display());
                 ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
             }
-        }
-        Err(error) => {
-            eprintln!("mcp-tasks-load: {error}");
-            ExitCode::from(2)
-        }
+            Err(error) => {
+                eprintln!("mcp-tasks-load: {error}");
+                ExitCode::from(2)
+            }
+        };
     }
+    let outcome = load(arguments);
+    match &outcome {
+        Ok(outcome) => print!("{}", outcome.text),
+        Err(error) => eprintln!("mcp-tasks-load: {error}"),
+    }
+    ExitCode::from(run::exit_code(&outcome))
 }
 
 fn load(arguments: Arguments) -> harness::Result<Outcome> {
@@ -137,7 +162,9 @@ fn outside(arguments: &Arguments) -> harness::Result<Option<Outside>> {
         tokens,
         processes: arguments.processes.clone(),
         ledger: arguments.ledger.clone(),
-        kubectl: arguments.kubectl.clone(),
-        kubectl_program: None,
+        kubectl: Kubectl {
+            arguments: arguments.kubectl.clone(),
+            program: None,
+        },
     }))
 }

@@ -13,18 +13,14 @@ use crate::schedule::{Numbers, Planned};
 pub fn plan(breaks: &[Break], numbers: Numbers) -> Result<Vec<Planned>, String> {
     let mut plan = Vec::new();
     for planned in breaks {
-        let target = target(&planned.target, numbers)?;
+        let target = target(&planned.target, numbers).map_err(|why| planned.told(&why))?;
         let what = match planned.how {
             How::Killed => What::Killed,
             How::Drained => What::Drained,
             How::Frozen => What::Frozen,
         };
         if what == What::Drained && matches!(target, Target::Postgres | Target::Redis) {
-            let told = format!(
-                "break of {}: only our processes can be drained",
-                planned.target
-            );
-            return Err(told);
+            return Err(planned.told("only our processes can be drained"));
         }
         plan.push(Planned {
             at: planned.at,
@@ -60,16 +56,12 @@ fn target(name: &str, numbers: Numbers) -> Result<Target, String> {
                 return Ok(Target::Node(role, number - 1));
             }
             Some(_) => {
-                return Err(format!(
-                    "break of {name}: there are {role_name}-1 to -{count}"
-                ));
+                return Err(format!("there are {role_name}-1 to -{count}"));
             }
             None => {}
         }
     }
-    Err(format!(
-        "break of {name}: allowed are gateway-N, worker-N, cron-N, postgres and redis"
-    ))
+    Err("allowed are gateway-N, worker-N, cron-N, postgres and redis".to_owned())
 }
 
 #[cfg(test)]
@@ -91,13 +83,18 @@ mod tests {
                 target: target.to_owned(),
                 how,
                 lasts: Duration::ZERO,
+                line: Some(7),
             };
             plan(&[planned], numbers)
         };
         let good = of("gateway-2", How::Killed).unwrap();
         assert_eq!(good[0].fault.target, Target::Node(Role::Gateway, 1));
         for wrong in ["gateway-3", "gateway-0", "gateway", "gate-1", ""] {
-            assert!(of(wrong, How::Killed).is_err(), "{wrong}");
+            let told = of(wrong, How::Killed).unwrap_err();
+            assert!(
+                told.starts_with(&format!("line 7: break of {wrong}: ")),
+                "{told}"
+            );
         }
         assert!(of("redis", How::Drained).is_err());
     }

@@ -4,17 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::future::join_all;
 use harness::dev::Processes;
 use harness::{Error, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::process::Command;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::pods::Kubectl;
 use super::scenario::{Break, How};
 
 /// Whoever restarts processes may take so long.
-const BACK: Duration = Duration::from_secs(60);
+pub(super) const BACK: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 /// Before the label in a break's target.
 const PODS: &str = "pods:";
@@ -31,10 +32,8 @@ pub struct Outside {
     pub processes: Option<PathBuf>,
     /// The file that the acts of the chaos tools are appended to, where it can be read from here.
     pub ledger: Option<PathBuf>,
-    /// Arguments of every `kubectl`, such as `--namespace mcp`.
-    pub kubectl: Vec<String>,
-    /// The program; `kubectl` of the path if none is named.
-    pub kubectl_program: Option<PathBuf>,
+    /// How its pods are reached.
+    pub kubectl: Kubectl,
 }
 
 /// What came of a break.
@@ -76,24 +75,33 @@ impl Outside {
     pub fn check(&self, breaks: &[Break]) -> Result<()> {
         let processes = self.processes.as_deref().map(read).transpose()?;
         for planned in breaks {
-            let target = &planned.target;
-            if target
-                .strip_prefix(PODS)
-                .is_some_and(|label| !label.is_empty())
-            {
-                if planned.how == How::Frozen {
-                    let told = "pods can be killed or drained, not frozen";
-                    return Err(Error::Other(format!("break of {target}: {told}")));
+            let broken = match planned.target.strip_prefix(PODS) {
+                Some("") => Err("after `pods:` a label is needed".to_owned()),
+                Some(_) if planned.how == How::Frozen => {
+                    Err("pods can be killed or drained, not frozen".to_owned())
                 }
-                continue;
-            }
-            let Some(processes) = &processes else {
-                let told = "without --processes only `pods:LABEL` can be broken";
-                return Err(Error::Other(format!("break of {target}: {told}")));
+                Some(_) => Ok(()),
+                None => match &processes {
+                    Some(processes) => pid(processes, &planned.target).map(drop),
+                    None => Err("without --processes only `pods:LABEL` can be broken".to_owned()),
+                },
             };
-            pid(processes, target)?;
+            broken.map_err(|why| Error::Other(planned.told(&why)))?;
         }
         Ok(())
+    }
+
+    /// A name for each endpoint: that of the gateway in the processes file, or else its URL.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let processes = self.processes.as_deref().and_then(|file| read(file).ok());
+        let gateways = processes.map(|processes| processes.gateways);
+        let gateways = gateways.unwrap_or_default();
+        let name = |url: &String| {
+            let at = gateways.iter().position(|gateway| gateway.url == *url);
+            at.map_or_else(|| url.clone(), |at| format!("gateway-{}", at + 1))
+        };
+        self.urls.iter().map(name).collect()
     }
 
     /// Names and process ids, as they are now.
@@ -105,30 +113,30 @@ impl Outside {
             .unwrap_or_default()
     }
 
-    /// Breaks everything when it is due, from now on, one after the other; `note` learns of each.
+    /// Breaks everything when it is due, from now on, whatever became of the others; `note` learns of each
+    /// when it is over.
     pub async fn break_all(&self, breaks: &[Break], note: impl Fn(Broken)) {
-        let start = Instant::now();
-        let mut breaks = breaks.to_vec();
-        breaks.sort_by_key(|planned| planned.at);
-        for planned in breaks {
+        let (start, note) = (Instant::now(), &note);
+        let all = breaks.iter().map(|planned| async move {
             sleep_until(start + planned.at).await;
             let began = crate::clock::now_us();
             let done = match planned.target.strip_prefix(PODS) {
-                Some(label) => self.pod(label, &planned).await,
-                None => self.process(&planned).await,
+                Some(label) => self.kubectl.break_one(label, planned).await,
+                None => self.process(planned).await,
             };
             note(Broken {
                 span: (began, crate::clock::now_us()),
                 trouble: done.err().map(|error| error.to_string()),
-                planned,
+                planned: planned.clone(),
             });
-        }
+        });
+        join_all(all).await;
     }
 
     async fn process(&self, planned: &Break) -> Result<()> {
         let file = self.processes.as_deref();
         let file = file.ok_or_else(|| Error::Other("there is no processes file".to_owned()))?;
-        let before = pid(&read(file)?, &planned.target)?;
+        let before = pid(&read(file)?, &planned.target).map_err(Error::Other)?;
         match planned.how {
             How::Frozen => {
                 signal(before, Signal::SIGSTOP)?;
@@ -140,7 +148,13 @@ impl Outside {
         }
         sleep(planned.lasts).await;
         let deadline = Instant::now() + BACK;
-        while pid(&read(file)?, &planned.target)? == before {
+        // A file that is being written, or does not name it for a moment, is looked at again.
+        let back = || {
+            read(file)
+                .ok()
+                .and_then(|all| pid(&all, &planned.target).ok())
+        };
+        while back().is_none_or(|pid| pid == before) {
             if Instant::now() > deadline {
                 let what = format!("{} started again by whoever runs it", planned.target);
                 return Err(Error::Timeout {
@@ -152,56 +166,6 @@ impl Outside {
             sleep(LOOK).await;
         }
         Ok(())
-    }
-
-    /// One pod with this label is deleted; whatever made it makes another.
-    async fn pod(&self, label: &str, planned: &Break) -> Result<()> {
-        let running = ["get", "pods", "--selector", label];
-        let running = [
-            &running[..],
-            &[
-                "--field-selector",
-                "status.phase=Running",
-                "--output",
-                "name",
-            ],
-        ]
-        .concat();
-        let names = self.kubectl(&running).await?;
-        let name = names.lines().map(str::trim).find(|name| !name.is_empty());
-        let name = name.ok_or_else(|| Error::Other(format!("no pod runs with {label}")))?;
-        let mut delete = vec!["delete", name, "--wait=false"];
-        if planned.how == How::Killed {
-            delete.extend(["--grace-period=0", "--force"]);
-        }
-        self.kubectl(&delete).await?;
-        sleep(planned.lasts).await;
-        let timeout = format!("--timeout={}s", BACK.as_secs());
-        let wait = [
-            "wait",
-            "--for=condition=Ready",
-            "pods",
-            "--selector",
-            label,
-            &timeout,
-        ];
-        self.kubectl(&wait).await.map(drop)
-    }
-
-    async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let program = self.kubectl_program.as_deref();
-        let mut command = Command::new(program.unwrap_or(Path::new("kubectl")));
-        command.args(&self.kubectl).args(args).kill_on_drop(true);
-        let output = command.output().await.map_err(Error::io("run kubectl"))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let told = String::from_utf8_lossy(&output.stderr);
-        Err(Error::Other(format!(
-            "kubectl {}: {}",
-            args.join(" "),
-            told.trim()
-        )))
     }
 }
 
@@ -235,12 +199,12 @@ fn all(processes: &Processes) -> Vec<(String, u32)> {
     all
 }
 
-fn pid(processes: &Processes, target: &str) -> Result<u32> {
+fn pid(processes: &Processes, target: &str) -> std::result::Result<u32, String> {
     let all = all(processes);
     let found = all.iter().find(|(name, _)| name == target);
     found.map(|(_, pid)| *pid).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-        Error::Other(format!("break of {target}: there are {}", names.join(", ")))
+        format!("there are {}", names.join(", "))
     })
 }
 
@@ -261,6 +225,7 @@ mod tests {
             target: target.to_owned(),
             how,
             lasts: Duration::ZERO,
+            line: None,
         }
     }
 
@@ -299,62 +264,6 @@ mod tests {
             ..Outside::default()
         };
         assert!(odd.complete().is_err());
-    }
-
-    /// A `kubectl` that notes what it is told, and knows of one pod.
-    fn noting_kubectl(dir: &Path) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt as _;
-        let (file, log) = (dir.join("kubectl"), dir.join("told"));
-        let script = format!(
-            "#!/bin/sh\necho \"$*\" >> '{}'\ncase \"$*\" in *absent*) ;; *' get pods '*) echo pod/gateway-a ;; \
-             *stuck*) echo 'timed out' >&2; exit 1 ;; esac\n",
-            log.display()
-        );
-        std::fs::write(&file, script).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        file
-    }
-
-    #[tokio::test]
-    async fn pods_are_deleted_and_waited_for() {
-        let temp = harness::temp::Temp::new().unwrap();
-        let outside = Outside {
-            kubectl: vec!["--namespace=mcp".to_owned()],
-            kubectl_program: Some(noting_kubectl(temp.path())),
-            ..Outside::default()
-        };
-        let breaks = [
-            planned("pods:part=gateway", How::Killed),
-            planned("pods:part=gateway", How::Drained),
-            planned("pods:part=absent", How::Killed),
-            planned("pods:part=stuck", How::Drained),
-        ];
-        outside.check(&breaks).unwrap();
-        let broken = std::cell::RefCell::new(Vec::new());
-        outside
-            .break_all(&breaks, |done| broken.borrow_mut().push(done.trouble))
-            .await;
-        let broken = broken.into_inner();
-        assert_eq!(broken[..2], [None, None]);
-        let told = |at: usize| broken[at].as_deref().unwrap_or_default();
-        assert!(
-            told(2).contains("no pod runs with part=absent"),
-            "{broken:?}"
-        );
-        assert!(told(3).contains("timed out"), "{broken:?}");
-        let log = std::fs::read_to_string(temp.path().join("told")).unwrap();
-        let lines: Vec<&str> = log.lines().collect();
-        assert_eq!(
-            lines[..6],
-            [
-                "--namespace=mcp get pods --selector part=gateway --field-selector status.phase=Running --output name",
-                "--namespace=mcp delete pod/gateway-a --wait=false --grace-period=0 --force",
-                "--namespace=mcp wait --for=condition=Ready pods --selector part=gateway --timeout=60s",
-                "--namespace=mcp get pods --selector part=gateway --field-selector status.phase=Running --output name",
-                "--namespace=mcp delete pod/gateway-a --wait=false",
-                "--namespace=mcp wait --for=condition=Ready pods --selector part=gateway --timeout=60s",
-            ]
-        );
     }
 
     /// Whoever restarts it writes another process id; the signal goes to the one that was there.

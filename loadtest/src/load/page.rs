@@ -1,322 +1,257 @@
-//! The report of a run: a page that needs nothing else, and the same figures as JSON.
+//! The report of a run as a page that needs nothing else: no script, no font, no address.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
-
-use super::chart::{Line, Mark, chart, escape};
-use super::scenario::Scenario;
-use super::series::{Fault, Second, Series, ms, together};
+use super::chart::{About, Line, Mark, Shape, chart, escape};
+use super::report::{ALL, LIVES, Percentiles, Report};
 use super::usage::Look;
-use super::verdict::{self, Judged};
 
-/// Everything that a report tells.
-#[derive(Debug)]
-pub struct Told {
-    /// What was played.
-    pub scenario: Scenario,
-    /// Seconds of every kind of request.
-    pub seconds: BTreeMap<&'static str, Vec<Second>>,
-    /// Operations begun, by kind.
-    pub operations: BTreeMap<&'static str, u64>,
-    /// Errors that clients saw.
-    pub faults: Vec<Fault>,
-    /// What processes used.
-    pub usage: BTreeMap<String, Vec<Look>>,
-    /// The objectives.
-    pub judged: Vec<Judged>,
-    /// Tasks acknowledged.
-    pub tasks: u64,
-    /// What the checker said.
-    pub checker: String,
-    /// Which machine.
-    pub machine: String,
+/// The page.
+#[must_use]
+pub fn html(report: &Report) -> String {
+    let mut body = String::new();
+    let word = if report.objectives.is_empty() {
+        "no objectives stated"
+    } else if report.good {
+        "all objectives met"
+    } else {
+        "objectives missed"
+    };
+    let _ = writeln!(
+        body,
+        "<h1 class=\"{}\">Load run: {word}</h1>\n<p>{}. {} for {} s; {} tasks acknowledged.<br>\n\
+         System: {}. Clients: {}.</p>",
+        if report.good { "met" } else { "missed" },
+        escape(&report.at),
+        report.scenario.pace(),
+        report.scenario.duration.as_secs(),
+        report.tasks,
+        escape(&report.system),
+        escape(&report.machine),
+    );
+    body.push_str(&objectives(report));
+    body.push_str(&requests(report));
+    body.push_str(&charts(report));
+    let _ = writeln!(
+        body,
+        "<h2>Checker</h2>\n<pre>{}</pre>",
+        escape(&report.checker)
+    );
+    let scenario = toml::to_string(&report.scenario).unwrap_or_default();
+    let _ = writeln!(body, "<h2>Scenario</h2>\n<pre>{}</pre>", escape(&scenario));
+    format!("{HEAD}{body}</body></html>\n")
 }
 
-impl Told {
-    /// Of a run that is over.
-    #[must_use]
-    pub fn of(scenario: Scenario, series: &Series) -> Told {
-        Told {
-            scenario,
-            seconds: series.seconds(),
-            operations: series.operations(),
-            faults: series.faults(),
-            usage: BTreeMap::new(),
-            judged: Vec::new(),
-            tasks: 0,
-            checker: String::new(),
-            machine: String::new(),
-        }
+fn objectives(report: &Report) -> String {
+    if report.objectives.is_empty() {
+        return String::new();
     }
+    let rows = report.objectives.iter().map(|judged| {
+        format!(
+            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+            if judged.met { "met" } else { "missed" },
+            escape(&judged.objective),
+            escape(&judged.wanted),
+            escape(&judged.got)
+        )
+    });
+    let rows: String = rows.collect();
+    format!("<table><tr><th>objective</th><th>wanted</th><th>got</th></tr>\n{rows}</table>\n")
+}
 
-    /// Whether all objectives were met.
-    #[must_use]
-    pub fn good(&self) -> bool {
-        self.judged.iter().all(|judged| judged.met)
-    }
+fn requests(report: &Report) -> String {
+    let rows = report.requests.iter().map(|(kind, all)| {
+        let figures = [all.p50_ms, all.p90_ms, all.p99_ms, all.p999_ms, all.max_ms];
+        let figures = figures.map(|ms| format!("<td class=\"number\">{ms:.1}</td>"));
+        format!(
+            "<tr><td>{}</td><td class=\"number\">{}</td>{}</tr>\n",
+            escape(kind),
+            all.count,
+            figures.concat()
+        )
+    });
+    let rows: String = rows.collect();
+    let heads = ["count", "p50", "p90", "p99", "p99.9", "max"];
+    let heads = heads.map(|head| format!("<th class=\"number\">{head}</th>"));
+    format!(
+        "<table><tr><th>request, ms</th>{}</tr>\n{rows}</table>\n<p>{}; the warm-up of {} s does not count. \
+         Latencies are from when a request was due, and stand in the second in which it was.</p>\n",
+        heads.concat(),
+        report.errors_told(),
+        report.scenario.warmup.as_secs()
+    )
+}
 
-    fn end(&self) -> f64 {
-        self.scenario.duration.as_secs_f64()
-    }
-
-    fn marks(&self) -> Vec<Mark> {
-        let marks = self.scenario.breaks.iter().map(|planned| Mark {
-            from: planned.at.as_secs_f64(),
-            to: (planned.at + planned.lasts).as_secs_f64(),
-            name: format!("{} {:?}", planned.target, planned.how).to_lowercase(),
-        });
-        marks.collect()
-    }
-
-    /// The seconds after the warm-up and before the end.
-    fn counted<'a>(&'a self, all: &'a [Second]) -> impl Iterator<Item = &'a Second> {
-        let first = whole(self.scenario.warmup);
-        all.iter().skip(first)
-    }
-
-    /// The figures as JSON.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let kinds = self.seconds.iter().map(|(kind, all)| {
-            let whole = together(self.counted(all));
-            let each = all.iter().map(|second| {
-                json!({"count": second.latency.len(), "p50": ms(&second.latency, 50.0),
-                       "p99": ms(&second.latency, 99.0), "max": ms(&second.latency, 100.0)})
-            });
-            let told = json!({
-                "count": whole.len(),
-                "p50Ms": ms(&whole, 50.0), "p90Ms": ms(&whole, 90.0), "p99Ms": ms(&whole, 99.0),
-                "p999Ms": ms(&whole, 99.9), "maxMs": ms(&whole, 100.0),
-                "seconds": each.collect::<Vec<_>>(),
-            });
-            ((*kind).to_owned(), told)
-        });
-        let requests: serde_json::Map<String, Value> = kinds.collect();
-        let faults = self.faults.iter().map(|fault| {
-            json!({"at": fault.at.as_secs_f64(), "gateway": format!("gateway-{}", fault.gateway + 1),
-                   "request": fault.what, "connection": fault.connection})
-        });
-        json!({
-            "machine": self.machine,
-            "scenario": self.scenario,
-            "tasks": self.tasks,
-            "operations": self.operations,
-            "requests": requests,
-            "errors": faults.collect::<Vec<_>>(),
-            "objectives": self.judged,
-            "good": self.good(),
+fn charts(report: &Report) -> String {
+    let end = report.scenario.duration.as_secs_f64();
+    let marks: Vec<Mark> = report
+        .breaks
+        .iter()
+        .map(|span| Mark {
+            from: span.from,
+            to: span.to,
+            name: format!("{} {}", span.target, span.how),
         })
-    }
-
-    /// The figures for a terminal.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "{:<10} {:>8} {:>9} {:>9} {:>9} {:>9}",
-            "request", "count", "p50 ms", "p99 ms", "p99.9 ms", "max ms"
-        );
-        for (kind, all) in &self.seconds {
-            let whole = together(self.counted(all));
-            let _ = writeln!(
-                text,
-                "{kind:<10} {:>8} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
-                whole.len(),
-                ms(&whole, 50.0),
-                ms(&whole, 99.0),
-                ms(&whole, 99.9),
-                ms(&whole, 100.0)
-            );
-        }
-        let excused = |fault: &&Fault| verdict::excused(fault, &self.scenario.breaks);
-        let held = self.faults.iter().filter(excused).count();
-        let _ = writeln!(
-            text,
-            "errors: {} ({held} on connections that a killed gateway held)",
-            self.faults.len()
-        );
-        for judged in &self.judged {
-            let met = if judged.met { "met   " } else { "MISSED" };
-            let _ = writeln!(
-                text,
-                "{met} {}: {} ({})",
-                judged.objective, judged.got, judged.wanted
-            );
-        }
-        text
-    }
-
-    /// The page.
-    #[must_use]
-    pub fn html(&self) -> String {
-        let (end, marks) = (self.end(), self.marks());
-        let draw = |title: &str, unit: &str, lines: &[Line]| chart(title, unit, end, lines, &marks);
-        let mut body = String::new();
-        let word = if self.good() {
-            "all objectives met"
-        } else {
-            "objectives missed"
+        .collect();
+    let draw = |title, unit, shape, lines: &[Line]| {
+        let about = About {
+            title,
+            unit,
+            shape,
+            end,
         };
-        let _ = writeln!(
-            body,
-            "<h1>Load run: {word}</h1>\n<p>{} · {} for {} s · {} tasks acknowledged</p>",
-            escape(&self.machine),
-            self.scenario.pace(),
-            self.scenario.duration.as_secs(),
-            self.tasks
-        );
-        body.push_str(&self.objectives());
-        let _ = writeln!(body, "<pre>{}</pre>", escape(&self.text()));
-        let count = |second: &Second| count(second.latency.len());
-        body.push_str(&draw("Throughput", "answers a second", &self.lines(count)));
-        let p99 = |second: &Second| ms(&second.latency, 99.0);
-        body.push_str(&draw("Latency, 99th percentile", "ms", &self.lines(p99)));
-        let p50 = |second: &Second| ms(&second.latency, 50.0);
-        body.push_str(&draw("Latency, median", "ms", &self.lines(p50)));
-        let lives = self.lives();
-        body.push_str(&draw(
+        chart(about, lines, &marks)
+    };
+    let lines = |title, unit, lines: &[Line]| draw(title, unit, Shape::Lines, lines);
+    [
+        lines("Throughput", "answers a second", &throughput(report)),
+        lines("Latency of all requests", "ms", &percentiles(report)),
+        lines("99th percentile", "ms", &latencies(report, |ms| ms.p99)),
+        lines("Median", "ms", &latencies(report, |ms| ms.p50)),
+        lines(
             "Until its owner knows how a task ended",
-            "ms",
-            &lives,
-        ));
-        body.push_str(&draw(
+            "ms, from when its call was due",
+            &lives(report),
+        ),
+        draw(
             "Errors that clients saw",
-            "a second",
-            &self.error_lines(),
-        ));
-        let cpu = self.usage_lines(|look| look.cpu);
-        body.push_str(&draw("Processors", "cores", &cpu));
-        let memory = self.usage_lines(|look| mebibytes(look.memory));
-        body.push_str(&draw("Memory", "MiB", &memory));
-        let _ = writeln!(
-            body,
-            "<h2>Checker</h2>\n<pre>{}</pre>",
-            escape(&self.checker)
-        );
-        let scenario = toml::to_string(&self.scenario).unwrap_or_default();
-        let _ = writeln!(body, "<h2>Scenario</h2>\n<pre>{}</pre>", escape(&scenario));
-        format!("{HEAD}{body}</body></html>\n")
-    }
+            "each second",
+            Shape::Bars,
+            &errors(report),
+        ),
+        lines("Processors", "cores", &usage(report, |look| look.cpu)),
+        lines(
+            "Memory",
+            "MiB",
+            &usage(report, |look| Some(mebibytes(look.memory))),
+        ),
+    ]
+    .concat()
+}
 
-    fn objectives(&self) -> String {
-        let rows = self.judged.iter().map(|judged| {
-            format!(
-                "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                if judged.met { "met" } else { "missed" },
-                escape(&judged.objective),
-                escape(&judged.wanted),
-                escape(&judged.got)
-            )
-        });
-        let rows: String = rows.collect();
-        format!("<table><tr><th>objective</th><th>wanted</th><th>got</th></tr>\n{rows}</table>\n")
-    }
-
-    fn lines(&self, value: impl Fn(&Second) -> f64) -> Vec<Line> {
-        let line = |(kind, all): (&&'static str, &Vec<Second>)| Line {
-            name: (*kind).to_owned(),
-            points: all
-                .iter()
-                .enumerate()
-                .take(whole(self.scenario.duration) + 1)
-                .map(|(at, second)| (seconds(at), value(second)))
-                .collect(),
-        };
-        self.seconds
-            .iter()
-            .filter(|(kind, _)| !LIVES.contains(*kind))
-            .map(line)
-            .collect()
-    }
-
-    /// Whole lives, on a scale of their own.
-    fn lives(&self) -> Vec<Line> {
-        let percentiles = [("median", 50.0), ("99th percentile", 99.0)];
-        let lives = self
-            .seconds
-            .iter()
-            .filter(|(kind, _)| LIVES.contains(*kind));
-        let lines = lives.flat_map(|(kind, all)| {
-            percentiles.map(|(name, percentile)| Line {
-                name: format!("{kind}, {name}"),
-                points: all
-                    .iter()
-                    .enumerate()
-                    .take(whole(self.scenario.duration) + 1)
-                    .filter(|(_, second)| !second.latency.is_empty())
-                    .map(|(at, second)| (seconds(at), ms(&second.latency, percentile)))
-                    .collect(),
-            })
-        });
-        lines.collect()
-    }
-
-    fn error_lines(&self) -> Vec<Line> {
-        let mut lines = Vec::new();
-        for (name, connection) in [("connection lost", true), ("answered with an error", false)] {
-            let mut counts = vec![0.0; whole(self.scenario.duration) + 1];
-            for fault in self
-                .faults
-                .iter()
-                .filter(|fault| fault.connection == connection)
-            {
-                if let Some(count) = counts.get_mut(whole(fault.at)) {
-                    *count += 1.0;
-                }
-            }
-            let points = counts
-                .into_iter()
-                .enumerate()
-                .map(|(at, count)| (seconds(at), count));
-            lines.push(Line {
-                name: name.to_owned(),
-                points: points.collect(),
-            });
-        }
-        lines
-    }
-
-    fn usage_lines(&self, value: impl Fn(&Look) -> f64) -> Vec<Line> {
-        let line = |(name, looks): (&String, &Vec<Look>)| Line {
-            name: name.clone(),
-            points: looks.iter().map(|look| (look.at, value(look))).collect(),
-        };
-        self.usage.iter().map(line).collect()
+/// A point for every second in which there is a value.
+fn line(
+    report: &Report,
+    (kind, name): (&str, &str),
+    value: impl Fn(u64, Option<Percentiles>) -> Option<f64>,
+) -> Line {
+    let seconds = report.requests.get(kind).map(|all| all.seconds.as_slice());
+    let seconds = seconds.unwrap_or_default().iter().enumerate();
+    let last = report.scenario.duration.as_secs();
+    let points = seconds
+        .map(|(at, second)| (float(at as u64), value(second.answered, second.ms)))
+        .filter(|(at, _)| *at < float(last));
+    Line {
+        name: name.to_owned(),
+        points: points
+            .filter_map(|(at, value)| Some((at, value?)))
+            .collect(),
     }
 }
 
-/// Of whole tasks, and not of requests.
-const LIVES: [&str; 2] = ["life", "heard"];
+fn of_requests(report: &Report) -> impl Iterator<Item = &str> {
+    let kinds = report.requests.keys().map(String::as_str);
+    kinds.filter(|kind| !LIVES.contains(kind) && *kind != ALL)
+}
+
+fn throughput(report: &Report) -> Vec<Line> {
+    let each = [ALL].into_iter().chain(of_requests(report));
+    let answered = |kind| line(report, (kind, kind), |answered, _| Some(float(answered)));
+    each.map(answered).collect()
+}
+
+fn latencies(report: &Report, of: impl Fn(Percentiles) -> f64 + Copy) -> Vec<Line> {
+    of_requests(report)
+        .map(|kind| line(report, (kind, kind), move |_, ms| ms.map(of)))
+        .collect()
+}
+
+fn percentiles(report: &Report) -> Vec<Line> {
+    let of: [(&str, fn(Percentiles) -> f64); 4] = [
+        ("median", |ms| ms.p50),
+        ("90th percentile", |ms| ms.p90),
+        ("99th percentile", |ms| ms.p99),
+        ("longest", |ms| ms.max),
+    ];
+    of.map(|(name, of)| line(report, (ALL, name), |_, ms| ms.map(of)))
+        .into()
+}
+
+/// Whole lives, on a scale of their own.
+fn lives(report: &Report) -> Vec<Line> {
+    let of: [(&str, fn(Percentiles) -> f64); 2] =
+        [("median", |ms| ms.p50), ("99th percentile", |ms| ms.p99)];
+    let kinds = [("life", "polled"), ("heard", "heard on a listen")];
+    let kinds = kinds
+        .into_iter()
+        .filter(|(kind, _)| report.requests.contains_key(*kind));
+    let lines = kinds.flat_map(|(kind, name)| {
+        of.map(|(percentile, of)| {
+            line(report, (kind, &format!("{name}, {percentile}")), |_, ms| {
+                ms.map(of)
+            })
+        })
+    });
+    lines.collect()
+}
+
+fn errors(report: &Report) -> Vec<Line> {
+    let seconds = report.scenario.duration.as_secs();
+    let kinds = [("connection lost", true), ("answered with an error", false)];
+    let line = |(name, connection): (&str, bool)| {
+        let of_kind = report
+            .errors
+            .iter()
+            .filter(|error| error.connection == connection);
+        let points = (0..=seconds).map(|at| {
+            let at = float(at);
+            let count = of_kind.clone().filter(|error| error.at.floor() == at);
+            (at, float(count.count() as u64))
+        });
+        Line {
+            name: name.to_owned(),
+            points: points.collect(),
+        }
+    };
+    kinds.map(line).into()
+}
+
+fn usage(report: &Report, value: impl Fn(&Look) -> Option<f64>) -> Vec<Line> {
+    let line = |(name, looks): (&String, &Vec<Look>)| Line {
+        name: name.clone(),
+        points: looks
+            .iter()
+            .filter_map(|look| Some((look.at, value(look)?)))
+            .collect(),
+    };
+    report.usage.iter().map(line).collect()
+}
 
 #[expect(clippy::cast_precision_loss, reason = "few enough to be exact")]
-fn count(count: u64) -> f64 {
+fn float(count: u64) -> f64 {
     count as f64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "few enough to be exact")]
-fn seconds(at: usize) -> f64 {
-    at as f64
-}
-
-fn whole(time: std::time::Duration) -> usize {
-    usize::try_from(time.as_secs()).unwrap_or(usize::MAX - 1)
-}
-
 fn mebibytes(bytes: u64) -> f64 {
-    count(bytes) / 1_048_576.0
+    float(bytes) / 1_048_576.0
 }
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>mcp-tasks load run</title>
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <style>
-body { font: 15px/1.4 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-svg { width: 100%; height: auto; } .grid { stroke: #ddd; } .mark { fill: #f5c6c6; opacity: .6; }
-.small { font-size: 11px; fill: #555; } .key span { margin-right: 1em; } h2 { margin: 1.5rem 0 0; }
-table { border-collapse: collapse; } td, th { padding: .2rem .8rem; text-align: left; border-bottom: 1px solid #ddd; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 1.5rem auto; padding: 0 1rem; color: #222; }
+h1 { font-size: 1.6rem; border-left: .5rem solid #009e73; padding-left: .7rem; } h1.missed { border-color: #d00; }
+section { break-inside: avoid; } section > svg { width: 100%; height: auto; display: block; }
+h2 { font-size: 1.1rem; margin: 1.6rem 0 .3rem; } h2 small { font-weight: normal; color: #666; }
+.grid { stroke: #ddd; } .mark { fill: #d55e00; opacity: .16; } .small { font-size: 11px; fill: #555; }
+.key { margin: .1rem 0 0 4rem; font-size: .85rem; } .key span { margin-right: 1.2em; white-space: nowrap; }
+.swatch { width: 22px; height: 10px; margin-right: .35em; } .none { color: #777; }
+table { border-collapse: collapse; margin: 1rem 0; }
+td, th { padding: .2rem .8rem; text-align: left; border-bottom: 1px solid #ddd; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
 .met td:first-child::before { content: \"✓ \"; color: #009e73; }
-.missed td:first-child::before { content: \"✗ \"; color: #d00; } pre { overflow-x: auto; }
+.missed td:first-child::before { content: \"✗ \"; color: #d00; } .missed td { background: #fdecea; }
+pre { overflow-x: auto; font-size: .85rem; background: #f6f6f6; padding: .6rem; }
 </style></head><body>
 ";

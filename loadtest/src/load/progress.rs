@@ -44,7 +44,8 @@ fn line(series: &Series, figures: &Figures, whole: Duration) -> String {
     let share = (elapsed.as_secs_f64() / whole.as_secs_f64().max(0.001)).min(1.0);
     let seconds = series.latest(LATEST);
     let latency = together(&seconds);
-    let answers = latency.len() / LATEST as u64;
+    let answers: u64 = seconds.iter().map(|second| second.answered).sum();
+    let answers = answers / LATEST as u64;
     format!(
         "{} {:>3}/{} s, {answers} answers/s, p99 {:.0} ms, {} tasks, {} errors",
         bar(share),

@@ -3,30 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use harness::temp::Temp;
 use harness::{Error, Result};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
 use super::balance::Balance;
 use super::breaks;
-use super::operation::Client;
 use super::outside::{Broken, Outside};
-use super::page::Told;
-use super::progress;
-use super::scenario::{Kind, Scenario};
+use super::report::Report;
+use super::scenario::Scenario;
 use super::series::Series;
 use super::usage::Usage;
-use super::verdict;
+use super::{clients, page, progress};
 use crate::board::Board;
-use crate::caller::{Caller, Shared};
+use crate::caller::Shared;
 use crate::faults::Breaker;
 use crate::figures::Figures;
 use crate::history::Recorder;
-use crate::rng::Rng;
 use crate::run::TOOLS;
 use crate::schedule::{Numbers, Planned};
 use crate::stack::{Plan, Stack};
@@ -71,6 +65,16 @@ pub struct Outcome {
     pub good: bool,
 }
 
+/// 0 if all objectives were met, 1 if one was missed, 2 if it could not be run.
+#[must_use]
+pub fn exit_code(outcome: &Result<Outcome>) -> u8 {
+    match outcome {
+        Ok(outcome) if outcome.good => 0,
+        Ok(_) => 1,
+        Err(_) => 2,
+    }
+}
+
 /// The system under load.
 #[derive(Debug, Clone)]
 enum System {
@@ -78,6 +82,15 @@ enum System {
     Own(Arc<Stack>),
     /// Somebody else's.
     Theirs(Arc<Outside>),
+}
+
+impl System {
+    fn told(&self) -> String {
+        match self {
+            System::Own(_) => "all of it on the machine of the clients".to_owned(),
+            System::Theirs(outside) => outside.urls.join(", "),
+        }
+    }
 }
 
 /// Runs it.
@@ -90,7 +103,7 @@ pub async fn run(options: &Options) -> Result<Outcome> {
     std::fs::create_dir_all(dir).map_err(Error::io(format!("make {}", dir.display())))?;
     let dir = dir.canonicalize().map_err(Error::io("find the folder"))?;
     let ledger = dir.join(judgement::LEDGER);
-    let (system, plan, gateways) = match &options.outside {
+    let (system, plan, gateways, names) = match &options.outside {
         None => {
             let plan =
                 breaks::plan(&options.scenario.breaks, options.numbers).map_err(Error::Other)?;
@@ -100,18 +113,28 @@ pub async fn run(options: &Options) -> Result<Outcome> {
             }
             let stack = Arc::new(start(options, &dir, &ledger).await?);
             let gateways = stack.gateways();
-            (System::Own(stack), plan, gateways)
+            let names = (1..=gateways.len()).map(|number| format!("gateway-{number}"));
+            let names = names.collect();
+            (System::Own(stack), plan, gateways, names)
         }
         Some(outside) => {
             let outside = outside.clone().complete()?;
             outside.check(&options.scenario.breaks)?;
             reached(&outside).await?;
-            let gateways = outside.urls.clone();
-            (System::Theirs(Arc::new(outside)), Vec::new(), gateways)
+            let (gateways, names) = (outside.urls.clone(), outside.names());
+            (
+                System::Theirs(Arc::new(outside)),
+                Vec::new(),
+                gateways,
+                names,
+            )
         }
     };
-    let recorder = Recorder::create(&dir.join(judgement::HISTORY));
+    let history = dir.join(judgement::HISTORY);
+    let recorder = Recorder::create(&history);
     let recorder = recorder.map_err(Error::io("begin a history"))?;
+    let began = made(&history);
+    let system_told = system.told();
     let shared = Arc::new(Shared {
         gateways,
         recorder: recorder.clone(),
@@ -119,7 +142,7 @@ pub async fn run(options: &Options) -> Result<Outcome> {
         board: Board::default(),
         tokens: tokens(options),
     });
-    let series = Arc::new(Series::new());
+    let series = Arc::new(Series::new(names));
     let usage = Arc::new(Usage::default());
     // A system that goes on remembers keys of earlier runs, and its ledger their acts.
     let run = match &system {
@@ -138,24 +161,45 @@ pub async fn run(options: &Options) -> Result<Outcome> {
         Some(ledger) => judgement::of_calls(&history, &ledger, &run)?,
         None => judgement::without_ledger(&history),
     };
-    let mut told = Told::of(options.scenario.clone(), &series);
-    told.judged = verdict::judge(&options.scenario, &series, judgement.violations);
-    told.usage = usage.looks();
-    told.tasks = shared.figures.tasks();
-    told.checker = format!("{}{}", judgement.report, shared.figures.report());
-    told.machine = machine(options);
-    write(&dir.join("report.html"), &told.html())?;
-    let json = serde_json::to_string_pretty(&told.json());
+    let mut report = Report::of(options.scenario.clone(), &series, judgement.violations);
+    report.at = began;
+    report.usage = usage.looks();
+    report.tasks = shared.figures.tasks();
+    report.checker = format!("{}{}", judgement.report, shared.figures.report());
+    report.machine = machine();
+    report.system = system_told;
+    write(&dir.join("report.html"), &page::html(&report))?;
+    let json = serde_json::to_string_pretty(&report);
     write(&dir.join("report.json"), &json.expect("figures are JSON"))?;
-    let mut text = told.text();
+    let mut text = report.text();
     if judgement.violations > 0 {
         text.push_str(&judgement.report);
     }
     if options.dir.is_some() {
         text.push_str(&format!("report: {}\n", dir.join("report.html").display()));
     }
-    let good = told.good();
+    let good = report.good;
     Ok(Outcome { text, good })
+}
+
+/// Draws the page of a `report.json` again, to this file or beside it. Where it is.
+///
+/// # Errors
+/// If it is no such report, or can't be written.
+pub fn draw(json: &Path, to: Option<&Path>) -> Result<PathBuf> {
+    let report = Report::read(json)?;
+    let file = to.map_or_else(|| json.with_extension("html"), Path::to_owned);
+    write(&file, &page::html(&report))?;
+    Ok(file)
+}
+
+/// When a file was made, in UTC.
+fn made(file: &Path) -> String {
+    let made = std::fs::metadata(file).and_then(|about| about.modified());
+    made.map_or_else(
+        |_| String::new(),
+        |at| humantime::format_rfc3339_seconds(at).to_string(),
+    )
 }
 
 /// Whether every endpoint answers our callers and has the tools that they call.
@@ -186,7 +230,7 @@ fn tokens(options: &Options) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn principal(number: u64) -> String {
+pub(super) fn principal(number: u64) -> String {
     format!("principal-{number}")
 }
 
@@ -242,17 +286,23 @@ async fn load(
                 behind.spawn(async move { supervisor::watch(&watched, &figures).await });
                 let breaker =
                     Arc::new(Breaker::new(Arc::clone(stack), Arc::clone(&shared.figures)));
-                let note = move |(began, _), fault: crate::fault::Fault| {
-                    recorder.fault(began, &fault.what.to_string(), &fault.target.to_string());
+                let (kept, broken) = (Arc::clone(series), Arc::clone(&shared.figures));
+                let note = move |span: (u64, u64), fault: crate::fault::Fault| {
+                    let (target, how) = (fault.target.to_string(), fault.what.to_string());
+                    recorder.fault(span.0, &how, &target);
+                    let trouble = broken.trouble_of(&fault);
+                    kept.broke((target, how), span, trouble);
                 };
                 breaker.run(plan, note).await;
             }
             System::Theirs(outside) => {
                 let note = |broken: Broken| {
                     let how = format!("{:?}", broken.planned.how).to_lowercase();
-                    recorder.fault(broken.span.0, &how, &broken.planned.target);
+                    let target = &broken.planned.target;
+                    recorder.fault(broken.span.0, &how, target);
+                    let named = (target.clone(), how);
+                    series.broke(named, broken.span, broken.trouble.clone());
                     if let Some(trouble) = broken.trouble {
-                        let target = &broken.planned.target;
                         eprintln!("load: break of {target}: {trouble}");
                         shared
                             .figures
@@ -263,127 +313,20 @@ async fn load(
             }
         }
     };
-    tokio::join!(breaking, clients((options, run), shared, series, &balance));
+    tokio::join!(
+        breaking,
+        clients::drive((options, run), shared, series, &balance)
+    );
     behind.shutdown().await;
     progress::end();
-}
-
-/// Begins operations, and returns when all are over.
-async fn clients(
-    (options, run): (&Options, &str),
-    shared: &Arc<Shared>,
-    series: &Arc<Series>,
-    balance: &Arc<Balance>,
-) {
-    let scenario = &options.scenario;
-    let many = if shared.tokens.is_empty() {
-        scenario.principals
-    } else {
-        shared.tokens.len() as u64
-    };
-    let callers = (0..many)
-        .map(principal)
-        .map(|name| Caller::new(&name, &name, Arc::clone(shared)));
-    let clients = Clients {
-        callers: callers.collect(),
-        balance: Arc::clone(balance),
-        series: Arc::clone(series),
-        seed: options.seed,
-        run: run.to_owned(),
-        next: AtomicU64::new(0),
-        weights: scenario.weights(),
-    };
-    let end = series.start() + scenario.duration;
-    match scenario.clients {
-        Some(count) => closed(count, Arc::new(clients), end).await,
-        None => open(scenario, &clients, end).await,
-    }
-}
-
-/// What clients are made from.
-#[derive(Debug)]
-struct Clients {
-    callers: Vec<Caller>,
-    balance: Arc<Balance>,
-    series: Arc<Series>,
-    seed: u64,
-    /// What the names of all calls begin with.
-    run: String,
-    next: AtomicU64,
-    weights: Vec<(u64, Kind)>,
-}
-
-impl Clients {
-    /// One for one operation.
-    fn one(&self, rng: &mut Rng, kind: Kind) -> Client {
-        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        self.series.begun(kind.as_str());
-        Client {
-            caller: rng.pick(&self.callers).clone(),
-            balance: Arc::clone(&self.balance),
-            series: Arc::clone(&self.series),
-            rng: Rng::part(self.seed, number),
-            name: format!("{}{number}", self.run),
-        }
-    }
-}
-
-/// When they are due, whatever became of earlier ones.
-async fn open(scenario: &Scenario, clients: &Clients, end: Instant) {
-    let mut rng = Rng::new(clients.seed);
-    let mut due = clients.series.start();
-    let mut running = JoinSet::new();
-    loop {
-        due += pause(&mut rng, scenario.rate.unwrap_or(1.0));
-        if due >= end {
-            break;
-        }
-        sleep_until(due).await;
-        while running.try_join_next().is_some() {}
-        let kind = rng.weighted(&clients.weights);
-        if running.len() >= scenario.in_flight_max {
-            clients.series.fault(kind.as_str(), 0, false);
-            continue;
-        }
-        running.spawn(clients.one(&mut rng, kind).play(kind, due));
-    }
-    while let Some(ended) = running.join_next().await {
-        ended.expect("an operation does not panic");
-    }
-}
-
-/// So many at a time, each when the one before is over.
-async fn closed(count: usize, clients: Arc<Clients>, end: Instant) {
-    let mut running = JoinSet::new();
-    for number in 0..count {
-        let clients = Arc::clone(&clients);
-        running.spawn(async move {
-            let mut rng = Rng::part(clients.seed, u64::MAX - number as u64);
-            while Instant::now() < end {
-                let kind = rng.weighted(&clients.weights);
-                clients.one(&mut rng, kind).play(kind, Instant::now()).await;
-            }
-        });
-    }
-    while let Some(ended) = running.join_next().await {
-        ended.expect("an operation does not panic");
-    }
-}
-
-/// Until the next operation is due: exponentially distributed, as of clients that know nothing of
-/// each other.
-fn pause(rng: &mut Rng, rate: f64) -> Duration {
-    #[expect(clippy::cast_precision_loss, reason = "53 bits of chance are enough")]
-    let chance = (rng.bits() >> 11) as f64 / (1_u64 << 53) as f64;
-    Duration::from_secs_f64(-(1.0 - chance).ln() / rate)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(Error::io(format!("write {}", path.display())))
 }
 
-/// What the figures were reached on.
-fn machine(options: &Options) -> String {
+/// What the clients had.
+fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
@@ -395,9 +338,5 @@ fn machine(options: &Options) -> String {
         .find_map(|line| line.strip_prefix("MemTotal:"))
         .and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok())
         .unwrap_or_default();
-    let whose = match &options.outside {
-        None => "the whole system on the same machine".to_owned(),
-        Some(outside) => format!("clients of {}", outside.urls.join(", ")),
-    };
-    format!("{cores} cores ({model}), {} GiB, {whose}", kib / 1_048_576)
+    format!("{cores} cores ({model}), {} GiB", kib / 1_048_576)
 }

@@ -98,6 +98,22 @@ pub struct Break {
     /// For how long it stays away.
     #[serde(with = "humantime_serde")]
     pub lasts: Duration,
+    /// The line of the file that it begins in.
+    #[serde(skip)]
+    pub line: Option<usize>,
+}
+
+impl Break {
+    /// What is wrong with it, and where.
+    #[must_use]
+    pub fn told(&self, why: &str) -> String {
+        let line = self.line.map(|line| format!("line {line}: "));
+        format!(
+            "{}break of {}: {why}",
+            line.unwrap_or_default(),
+            self.target
+        )
+    }
 }
 
 /// How something breaks.
@@ -119,6 +135,38 @@ fn in_flight() -> usize {
     10_000
 }
 
+/// Longer than anybody waits for a report.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// What is wrong with a scenario.
+struct Wrong {
+    key: Option<&'static str>,
+    told: String,
+}
+
+impl Wrong {
+    fn new(key: &'static str, why: &str) -> Wrong {
+        Wrong {
+            key: Some(key),
+            told: format!("{key}: {why}"),
+        }
+    }
+
+    /// With the line that the key stands in, if it does in this text.
+    fn told(self, text: &str) -> String {
+        let begins = |line: &str| {
+            let key = self.key.unwrap_or("?");
+            let rest = line.trim_start().trim_start_matches('[');
+            let rest = rest.strip_prefix(key).map(str::trim_start);
+            rest.is_some_and(|rest| rest.starts_with(['=', ']']))
+        };
+        match text.lines().position(begins) {
+            Some(at) => format!("line {}: {}", at + 1, self.told),
+            None => self.told,
+        }
+    }
+}
+
 impl Scenario {
     /// Reads and checks a file.
     ///
@@ -130,9 +178,16 @@ impl Scenario {
         Scenario::parse(&text).map_err(|why| Error::Other(format!("{}: {why}", path.display())))
     }
 
+    /// # Errors
+    /// With what is wrong, and in which line.
     fn parse(text: &str) -> std::result::Result<Scenario, String> {
-        let scenario: Scenario = toml::from_str(text).map_err(|error| error.to_string())?;
-        scenario.check()?;
+        let mut scenario: Scenario = toml::from_str(text).map_err(|error| error.to_string())?;
+        let begins = text.lines().enumerate();
+        let begins = begins.filter(|(_, line)| line.trim_start().starts_with("[[break]]"));
+        for (planned, (at, _)) in scenario.breaks.iter_mut().zip(begins) {
+            planned.line = Some(at + 1);
+        }
+        scenario.wrong().map_err(|wrong| wrong.told(text))?;
         Ok(scenario)
     }
 
@@ -141,35 +196,63 @@ impl Scenario {
     /// # Errors
     /// With what is wrong.
     pub fn check(&self) -> std::result::Result<(), String> {
+        self.wrong().map_err(|wrong| wrong.told(""))
+    }
+
+    fn wrong(&self) -> std::result::Result<(), Wrong> {
+        let wrong = |key, why: &str| Err(Wrong::new(key, why));
         match (self.rate, self.clients) {
             (Some(rate), None) if rate > 0.0 && rate <= 100_000.0 => {}
             (None, Some(1..=100_000)) => {}
             (Some(rate), None) => {
-                return Err(format!("rate: {rate} is not above 0 and at most 100000"));
+                return wrong("rate", &format!("{rate} is not above 0 and at most 100000"));
             }
             (None, Some(clients)) => {
-                return Err(format!("clients: {clients} is not from 1 to 100000"));
+                return wrong("clients", &format!("{clients} is not from 1 to 100000"));
             }
-            (None, None) => return Err("rate: that or clients is needed".to_owned()),
+            (None, None) => return wrong("rate", "that or clients is needed"),
             (Some(_), Some(_)) => {
-                return Err(
-                    "rate: not beside clients: either a rate or a number of clients".to_owned(),
+                return wrong(
+                    "rate",
+                    "not beside clients: either a rate or a number of clients",
                 );
             }
         }
+        if self.duration < Duration::from_secs(1) || self.duration > LONGEST {
+            return wrong("duration", "it must be from 1s to 7days");
+        }
         if self.warmup >= self.duration {
-            return Err("warmup: it must be shorter than duration".to_owned());
+            return wrong("warmup", "it must be shorter than duration");
         }
-        if self.principals == 0 {
-            return Err("principals: at least 1".to_owned());
+        if !(1..=1_000_000).contains(&self.principals) {
+            return wrong("principals", "it must be from 1 to 1000000");
         }
-        if self.mix.values().sum::<u64>() == 0 {
-            return Err("mix: nothing has a weight".to_owned());
+        if self.in_flight_max == 0 {
+            return wrong("in_flight_max", "at least 1");
         }
-        for (index, planned) in self.breaks.iter().enumerate() {
-            if planned.at + planned.lasts > self.duration {
-                return Err(format!("break {}: it is not over by the end", index + 1));
-            }
+        let weights = self.mix.values();
+        let sum = weights.fold(0_u64, |sum, weight| sum.saturating_add(*weight));
+        if sum == 0 || sum > u64::from(u32::MAX) {
+            return wrong("mix", "the weights together must be from 1 to 4294967295");
+        }
+        let ratio = self.objectives.recovered_ratio;
+        if ratio.is_some_and(|ratio| !(1.0..=1_000.0).contains(&ratio)) {
+            return wrong("recovered_ratio", "it must be from 1 to 1000");
+        }
+        for planned in &self.breaks {
+            let why = if planned.at + planned.lasts > self.duration {
+                "it is not over by the end"
+            } else if self.objectives.recovery.is_some()
+                && planned.at < self.warmup + Duration::from_secs(1)
+            {
+                "recovery is judged by what was before, so it must be a second after the warm-up"
+            } else {
+                continue;
+            };
+            return Err(Wrong {
+                key: None,
+                told: planned.told(why),
+            });
         }
         Ok(())
     }
@@ -231,26 +314,50 @@ mod tests {
         let closed = Scenario::parse(&closed).unwrap();
         assert_eq!(closed.pace(), "5 clients without a pause");
         for (wrong, told) in [
-            (LEAST.replace("rate = 1.0", "rate = 0.0"), "rate"),
+            (LEAST.replace("rate = 1.0", "rate = 0.0"), "line 2: rate"),
+            (LEAST.replace("rate = 1.0", "rate = nan"), "line 2: rate"),
+            (LEAST.replace("rate = 1.0", "rate = 1.0.0"), "line 2"),
             (LEAST.replace("rate = 1.0", ""), "clients"),
-            (LEAST.replace("rate = 1.0", "clients = 0"), "clients"),
+            (
+                LEAST.replace("rate = 1.0", "clients = 0"),
+                "line 2: clients",
+            ),
+            (LEAST.replace("10s", "10 parsecs"), "line 1"),
+            (LEAST.replace("10s", "8days"), "line 1: duration"),
             (
                 LEAST.replace("rate = 1.0", "rate = 1.0\nclients = 5"),
                 "either",
             ),
-            (LEAST.replace("task = 1", "task = 0"), "mix"),
-            (LEAST.replace("task", "tusk"), "tusk"),
+            (LEAST.replace("task = 1", "task = 0"), "line 3: mix"),
+            (LEAST.replace("task", "tusk"), "line 4"),
+            (
+                LEAST.replace("rate = 1.0", "rate = 1.0\nin_flight_max = 0"),
+                "line 3: in_flight_max",
+            ),
+            (
+                format!("{LEAST}[objectives]\nrecovered_ratio = 0.5\n"),
+                "line 6: recovered_ratio",
+            ),
+            (format!("{LEAST}[objectives]\nlost = -1\n"), "line 6"),
+            (format!("{LEAST}[objectives]\nloss = 1\n"), "line 6"),
             (
                 LEAST.replace("rate = 1.0", "rate = 1.0\nprincipals = 0"),
-                "principals",
+                "line 3: principals",
             ),
             (
                 LEAST.replace("rate = 1.0", "rate = 1.0\nwarmup = \"11s\""),
-                "warmup",
+                "line 3: warmup",
             ),
             (
                 format!("{LEAST}[[break]]\nat = \"8s\"\ntarget = \"redis\"\nlasts = \"3s\"\n"),
-                "break 1",
+                "line 5: break of redis: it is not over",
+            ),
+            (
+                format!(
+                    "{LEAST}[objectives]\nrecovery = \"5s\"\n[[break]]\nat = \"0s\"\n\
+                     target = \"redis\"\nlasts = \"3s\"\n"
+                ),
+                "line 7: break of redis: recovery",
             ),
         ] {
             let why = Scenario::parse(&wrong).unwrap_err();

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::scenario::{Break, How, Objectives, Scenario};
-use super::series::{Fault, Second, Series, ms, together};
+use super::scenario::{Objectives, Scenario};
+use super::series::{Fault, Second, Series, Span, ms, together};
 
-/// After a killed gateway is back, somebody may still hold a connection to the one that was.
-const AFTERMATH: Duration = Duration::from_secs(1);
+/// After a killed gateway is back, somebody may still hold a connection to the one that was (seconds).
+const AFTERMATH: f64 = 1.0;
+/// A break begins a moment after its signal was sent, or a moment before it is noted (seconds).
+const BEFORE: f64 = 0.05;
 /// Seconds looked at together: one alone holds too few requests for a 99th percentile.
 const WINDOW: usize = 3;
 
 /// One objective and what became of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// The objective.
     pub objective: String,
@@ -30,15 +32,13 @@ pub struct Judged {
 #[must_use]
 pub fn judge(scenario: &Scenario, series: &Series, violations: usize) -> Vec<Judged> {
     let objectives = &scenario.objectives;
-    let (seconds, faults) = (series.seconds(), series.faults());
+    let (seconds, faults, spans) = (series.seconds(), series.faults(), series.spans());
     let mut all = Vec::new();
     if let Some(most) = objectives.lost {
         all.push(at_most("broken promises", violations as u64, most));
     }
     if let Some(most) = objectives.errors_elsewhere {
-        let elsewhere = faults
-            .iter()
-            .filter(|fault| !excused(fault, &scenario.breaks));
+        let elsewhere = faults.iter().filter(|fault| !excused(fault, &spans));
         let count = elsewhere.count() as u64;
         all.push(at_most(
             "errors but on connections of killed gateways",
@@ -51,12 +51,23 @@ pub fn judge(scenario: &Scenario, series: &Series, violations: usize) -> Vec<Jud
         ("read p99", objectives.read_p99, &["read"][..]),
     ] {
         if let Some(wanted) = wanted {
-            all.push(p99(name, wanted, &quiet(scenario, &seconds, kinds)));
+            all.push(p99(name, wanted, &quiet(scenario, &spans, &seconds, kinds)));
         }
     }
     if let Some(within) = objectives.recovery {
-        for planned in &scenario.breaks {
-            all.push(recovery(scenario, planned, within, &seconds));
+        for span in &spans {
+            all.push(recovery(scenario, span, within, &seconds));
+        }
+    }
+    // What did not break, or never came back, was no test of anything.
+    for span in &spans {
+        if let Some(trouble) = &span.trouble {
+            all.push(Judged {
+                objective: format!("break of {}", span.target),
+                wanted: "broken and mended".to_owned(),
+                got: trouble.clone(),
+                met: false,
+            });
         }
     }
     all
@@ -72,33 +83,40 @@ fn at_most(objective: &str, got: u64, most: u64) -> Judged {
 }
 
 fn p99(name: &str, wanted: Duration, seconds: &[&Second]) -> Judged {
-    let got = ms(&together(seconds.iter().copied()), 99.0);
+    let all = together(seconds.iter().copied());
+    let got = ms(&all, 99.0);
     Judged {
         objective: name.to_owned(),
         wanted: format!("at most {} ms", wanted.as_millis()),
-        got: format!("{got:.1} ms"),
-        met: got <= wanted.as_secs_f64() * 1_000.0,
+        got: if all.is_empty() {
+            "there were none".to_owned()
+        } else {
+            format!("{got:.1} ms of {}", all.len())
+        },
+        met: !all.is_empty() && got <= wanted.as_secs_f64() * 1_000.0,
     }
 }
 
 /// Whether a killed gateway's connections explain it.
 #[must_use]
-pub fn excused(fault: &Fault, breaks: &[Break]) -> bool {
-    let name = format!("gateway-{}", fault.gateway + 1);
+pub fn excused(fault: &Fault, spans: &[Span]) -> bool {
+    let gateway = |name: &str| name.starts_with("gateway-");
     fault.connection
-        && breaks.iter().any(|planned| {
-            let over = planned.at + planned.lasts + AFTERMATH;
-            // Which endpoint leads to a pod nobody here knows.
-            (planned.target == name || planned.target.starts_with("pods:"))
-                && planned.how != How::Drained
-                && fault.at + Duration::from_millis(50) >= planned.at
-                && fault.at <= over
+        && spans.iter().any(|span| {
+            // Which endpoint leads to a pod, or a proxy to, nobody here knows.
+            let hidden = !gateway(&fault.endpoint)
+                && (gateway(&span.target) || span.target.starts_with("pods:"));
+            (span.target == fault.endpoint || hidden)
+                && span.how != "drained"
+                && fault.at + BEFORE >= span.from
+                && fault.at <= span.to + AFTERMATH
         })
 }
 
 /// The seconds of these kinds after the warm-up in which nothing was broken or just mended.
 fn quiet<'a>(
     scenario: &Scenario,
+    spans: &[Span],
     seconds: &'a BTreeMap<&'static str, Vec<Second>>,
     kinds: &[&str],
 ) -> Vec<&'a Second> {
@@ -106,9 +124,10 @@ fn quiet<'a>(
     let is_quiet = |second: usize| {
         let at = Duration::from_secs(second as u64);
         let begun = at >= scenario.warmup && at < scenario.duration;
-        let broken = scenario.breaks.iter().any(|planned| {
-            at + Duration::from_secs(1) > planned.at && at < planned.at + planned.lasts + recovery
-        });
+        let at = at.as_secs_f64();
+        let broken = spans
+            .iter()
+            .any(|span| at + 1.0 > span.from && at < span.to + recovery.as_secs_f64());
         begun && !broken
     };
     let of_kinds = seconds.iter().filter(|(kind, _)| kinds.contains(kind));
@@ -122,33 +141,41 @@ fn quiet<'a>(
 /// Requests, not operations: how long a task takes is another thing.
 const REQUESTS: [&str; 5] = ["call", "create", "read", "update", "cancel"];
 
-/// The first moment from which the 99th percentile is as it was, counted from the break's end.
+/// The moment from which the 99th percentile of what was due is as it was before and stays so, counted
+/// from the break's end.
 fn recovery(
     scenario: &Scenario,
-    planned: &Break,
+    broken: &Span,
     within: Duration,
     seconds: &BTreeMap<&'static str, Vec<Second>>,
 ) -> Judged {
-    let before = whole(planned.at);
-    let first = whole(scenario.warmup).min(before.saturating_sub(1));
+    let before = whole(broken.from);
+    let first = whole(scenario.warmup.as_secs_f64()).min(before.saturating_sub(1));
     let usual = ms(&span(seconds, first, before), 99.0);
     let most = allowed(&scenario.objectives, usual);
-    let over = whole(planned.at + planned.lasts);
-    let limit = over + whole(within);
-    let as_before = |from: &usize| ms(&span(seconds, *from, from + WINDOW), 99.0) <= most;
-    let found = (over..=limit).find(as_before);
-    let last = ms(&span(seconds, limit, limit + WINDOW), 99.0);
+    let over = whole(broken.to);
+    let limit = over + whole(within.as_secs_f64());
+    let p99_from = |from: usize| {
+        let window = span(seconds, from, from + WINDOW);
+        (!window.is_empty()).then(|| ms(&window, 99.0))
+    };
+    let good = |from: usize| p99_from(from).is_some_and(|p99| p99 <= most);
+    // The latest moment that was not good yet; a window in which nothing was answered is not.
+    let last_bad = (over..=limit).rev().find(|from| !good(*from));
+    let found = last_bad.map_or(over, |bad| bad + 1);
+    let met = found <= limit;
     Judged {
-        objective: format!("p99 as before {} {:?}", planned.target, planned.how).to_lowercase(),
+        objective: format!("p99 as before {} {}", broken.target, broken.how),
         wanted: format!(
             "within {} s, at most {most:.0} ms (before: {usual:.0} ms)",
             within.as_secs()
         ),
-        got: match found {
-            Some(at) => format!("after {} s", at - over),
-            None => format!("{last:.0} ms then"),
+        got: match (met, p99_from(limit)) {
+            (true, _) => format!("after {} s", found - over),
+            (false, Some(p99)) => format!("{p99:.0} ms then"),
+            (false, None) => "no answers then".to_owned(),
         },
-        met: found.is_some(),
+        met,
     }
 }
 
@@ -167,64 +194,118 @@ fn span(
     together(requests.flat_map(|(_, all)| all.iter().take(to).skip(from)))
 }
 
-fn whole(time: Duration) -> usize {
-    usize::try_from(time.as_secs()).unwrap_or(usize::MAX)
+/// The second that this moment lies in.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "seconds of a run"
+)]
+fn whole(seconds: f64) -> usize {
+    seconds.max(0.0) as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn killed(target: &str) -> Break {
-        Break {
-            at: Duration::from_secs(10),
+    fn killed(target: &str) -> Span {
+        Span {
             target: target.to_owned(),
-            how: How::Killed,
-            lasts: Duration::from_secs(2),
+            how: "killed".to_owned(),
+            from: 10.0,
+            to: 12.0,
+            trouble: None,
         }
     }
 
-    fn fault(at: u64, gateway: usize, connection: bool) -> Fault {
+    fn fault(at: f64, endpoint: &str, connection: bool) -> Fault {
         Fault {
-            at: Duration::from_secs(at),
-            gateway,
+            at,
+            endpoint: endpoint.to_owned(),
             connection,
-            what: "read",
+            request: "read".to_owned(),
         }
     }
 
     #[test]
     fn only_connections_of_the_killed_gateway_are_excused() {
         let breaks = [killed("gateway-2"), killed("redis")];
-        assert!(excused(&fault(11, 1, true), &breaks));
-        assert!(!excused(&fault(11, 0, true), &breaks));
-        assert!(!excused(&fault(11, 1, false), &breaks));
-        assert!(!excused(&fault(9, 1, true), &breaks));
-        assert!(!excused(&fault(14, 1, true), &breaks));
+        assert!(excused(&fault(11.0, "gateway-2", true), &breaks));
+        assert!(excused(&fault(11.0, "http://proxy/mcp", true), &breaks));
+        assert!(!excused(
+            &fault(11.0, "http://proxy/mcp", true),
+            &breaks[1..]
+        ));
+        assert!(!excused(&fault(11.0, "gateway-1", true), &breaks));
+        assert!(!excused(&fault(11.0, "gateway-2", false), &breaks));
+        assert!(!excused(&fault(9.0, "gateway-2", true), &breaks));
+        assert!(!excused(&fault(14.0, "gateway-2", true), &breaks));
+    }
+
+    fn scenario() -> Scenario {
+        let text = "duration = \"40s\"\nrate = 1.0\n[mix]\ntask = 1\n";
+        toml::from_str(text).unwrap()
+    }
+
+    /// What was due in each second took so long.
+    fn took(us: impl Fn(usize) -> Option<u64>) -> BTreeMap<&'static str, Vec<Second>> {
+        let second = |at: usize| {
+            let mut second = Second::default();
+            if let Some(us) = us(at) {
+                second.latency.record_n(us, 100).unwrap();
+            }
+            second
+        };
+        BTreeMap::from([("read", (0..40).map(second).collect())])
     }
 
     #[test]
     fn a_slow_time_after_a_break_is_no_recovery() {
-        let second = |us: u64| {
-            let mut second = Second::default();
-            second.latency.record_n(us, 100).unwrap();
-            second
-        };
-        let scenario = |slow_until: usize| {
-            let all = (0..40).map(|at| {
-                second(if (10..slow_until).contains(&at) {
+        let slow_until = |until: usize| {
+            took(move |at| {
+                Some(if (10..until).contains(&at) {
                     900_000
                 } else {
                     9_000
                 })
-            });
-            BTreeMap::from([("read", all.collect::<Vec<_>>())])
+            })
         };
-        let text = "duration = \"40s\"\nrate = 1.0\n[mix]\ntask = 1\n";
-        let planned = killed("redis");
-        let told: Scenario = toml::from_str(text).unwrap();
         let within = Duration::from_secs(5);
-        assert!(recovery(&told, &planned, within, &scenario(16)).met);
-        assert!(!recovery(&told, &planned, within, &scenario(25)).met);
+        let judged = |until| recovery(&scenario(), &killed("redis"), within, &slow_until(until));
+        assert_eq!(judged(16).got, "after 4 s");
+        assert!(judged(16).met);
+        assert!(!judged(25).met);
+    }
+
+    /// A moment without answers is no good one, and a good one before a stall is none either.
+    #[test]
+    fn silence_is_no_recovery() {
+        let within = Duration::from_secs(5);
+        let silent = took(|at| (!(10..30).contains(&at)).then_some(9_000));
+        let judged = recovery(&scenario(), &killed("redis"), within, &silent);
+        assert_eq!(
+            (judged.met, judged.got.as_str()),
+            (false, "no answers then")
+        );
+        let late = took(|at| Some(if at == 15 { 900_000 } else { 9_000 }));
+        let judged = recovery(&scenario(), &killed("redis"), within, &late);
+        assert_eq!((judged.met, judged.got.as_str()), (true, "after 4 s"));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_met() {
+        let mut scenario = scenario();
+        scenario.objectives.call_p99 = Some(Duration::from_secs(1));
+        let series = Series::new(Vec::new());
+        let judged = judge(&scenario, &series, 0);
+        assert_eq!((judged.len(), judged[0].met), (1, false));
+        series.broke(
+            ("redis".to_owned(), "killed".to_owned()),
+            (0, 1),
+            Some("no such process".to_owned()),
+        );
+        let judged = judge(&scenario, &series, 0);
+        assert_eq!((judged.len(), judged[1].met), (2, false));
+        assert_eq!(judged[1].got, "no such process");
     }
 }
