@@ -207,6 +207,26 @@ fn take_apart(text: &str, parts: &mut Vec<String>) {
     }
 }
 
+/// Whether it takes a list of ids, in any of its parameters. (`ALL` leaves those out that it is given.)
+fn takes_ids(sql: &str) -> bool {
+    ["ANY($", "unnest($"].iter().any(|begins| {
+        sql.split(begins).skip(1).any(|rest| {
+            let after = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+            after.len() < rest.len() && after.starts_with("::uuid[]")
+        })
+    })
+}
+
+#[test]
+fn lists_of_ids_are_seen_wherever_they_stand() {
+    assert!(takes_ids("… WHERE id = ANY($1::uuid[])"));
+    assert!(takes_ids("… OR id = ANY($12::uuid[]))"));
+    assert!(takes_ids("FROM unnest($3::uuid[], $4::int[])"));
+    assert!(!takes_ids(
+        "… tool = ANY($1::text[]) AND id <> ALL($2::uuid[])"
+    ));
+}
+
 #[test]
 fn conditions_are_taken_apart() {
     let mut parts = Vec::new();
@@ -257,11 +277,7 @@ async fn statements_name_the_task_they_are_about() {
         }
         let of_tasks = sql.contains(" tasks")
             && (plan.scans.is_empty() || !plan.scans.iter().all(|(table, _)| table == "alerts"));
-        if of_tasks
-            && (sql.contains("ANY($1::uuid[])")
-                || sql.contains("unnest($1::uuid[]")
-                || sql.contains("ANY($12::uuid[])"))
-        {
+        if of_tasks && takes_ids(&sql) {
             together.insert(name);
         }
     }
