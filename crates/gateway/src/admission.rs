@@ -20,6 +20,8 @@ use crate::error::Error;
 const ACCOUNTS_MIN: usize = 1024;
 /// A count of live tasks is believed so long, at most.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(2);
+/// So long others go on by the old count, while one counts.
+const COUNTING: Duration = Duration::from_millis(250);
 /// Of the room that a count found, this process fills so much before it counts again: the other
 /// replicas fill it, too.
 const SHARE: u64 = 4;
@@ -244,15 +246,31 @@ impl Admission {
         Ok(())
     }
 
-    /// Takes one of the room that was found before, if there is some.
+    /// Takes one of the room that was found before, if there is some. Of those who find it too old one
+    /// counts again, and the others take of it meanwhile.
     fn fits(&self, own: u64, tenant: Option<u64>) -> bool {
+        self.fits_at(Instant::now(), own, tenant)
+    }
+
+    fn fits_at(&self, now: Instant, own: u64, tenant: Option<u64>) -> bool {
         let mut book = lock(&self.book);
-        let now = Instant::now();
         let keys: Vec<u64> = [Some(own), tenant].into_iter().flatten().collect();
         let has_room = |account: &Account| {
             let room = account.room.as_ref();
             room.is_some_and(|room| room.left > 0 && room.until > now)
         };
+        let mut is_old = false;
+        for key in &keys {
+            let account = book.accounts.get_mut(key);
+            let room = account.and_then(|account| account.room.as_mut());
+            if let Some(room) = room.filter(|room| room.left > 0 && room.until <= now) {
+                room.until = now + COUNTING;
+                is_old = true;
+            }
+        }
+        if is_old {
+            return false;
+        }
         let fits = keys
             .iter()
             .all(|key| book.accounts.get(key).is_some_and(has_room));
@@ -475,6 +493,30 @@ mod tests {
         assert!(known <= ACCOUNTS_MIN, "{known} accounts");
         drop(place);
         assert!(admission.listen(&who("alice")).is_ok());
+    }
+
+    #[test]
+    fn one_counts_again_and_the_others_go_on() {
+        let admission = admission(|_| {});
+        let (key, start) = (admission.key(&who("alice")), Instant::now());
+        let fits = |ms| admission.fits_at(start + Duration::from_millis(ms), key, None);
+        let counted = |left, ms| {
+            let mut book = lock(&admission.book);
+            let until = start + Duration::from_millis(ms);
+            book.account(key, start, &admission).room = Some(Room { left, until });
+        };
+        assert!(!fits(0), "nobody has counted");
+        counted(3, 1_000);
+        assert!(fits(0) && !fits(1_000) && fits(1_000) && fits(1_249));
+        counted(1, 1_000);
+        assert!(
+            !fits(1_000) && !fits(1_250),
+            "who counted did not come back"
+        );
+        assert!(
+            fits(1_251) && !fits(1_252) && !fits(1_253),
+            "no room is left: all count"
+        );
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn a_lone_question_is_asked_at_once_and_alone() {
 
 #[test]
 fn everybody_gets_the_answer_to_the_own_question() {
-    for limits in [ONE_BY_ONE, TWO_AT_ONCE] {
+    for limits in [ONE_BY_ONE, TWO_AT_ONCE, CROWDS] {
         for callers in [2, 3, 5] {
             explore(Scenario {
                 limits,
@@ -215,7 +215,7 @@ fn everybody_gets_the_answer_to_the_own_question() {
 
 #[test]
 fn a_caller_that_goes_away_lets_nobody_wait() {
-    for limits in [ONE_BY_ONE, TWO_AT_ONCE] {
+    for limits in [ONE_BY_ONE, TWO_AT_ONCE, CROWDS] {
         for (callers, leaving) in [(2, 1), (4, 1), (4, 2)] {
             explore(Scenario {
                 limits,
@@ -229,7 +229,7 @@ fn a_caller_that_goes_away_lets_nobody_wait() {
 
 #[test]
 fn a_round_trip_that_fails_lets_nobody_wait() {
-    for limits in [ONE_BY_ONE, TWO_AT_ONCE] {
+    for limits in [ONE_BY_ONE, TWO_AT_ONCE, CROWDS] {
         for failing in [0, 1] {
             explore(Scenario {
                 limits,

@@ -3,30 +3,6 @@
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
 pub(crate) use std::sync::PoisonError;
 
-use shuttle::future::batch_semaphore::{AcquireError, BatchSemaphore, Fairness};
-
-/// Like tokio's: fair, and a turn comes back when it is dropped.
-pub(crate) struct Semaphore(BatchSemaphore);
-
-pub(crate) struct Turn<'a>(&'a BatchSemaphore);
-
-impl Semaphore {
-    pub(crate) fn new(permits: usize) -> Self {
-        Self(BatchSemaphore::new(permits, Fairness::StrictlyFair))
-    }
-
-    pub(crate) async fn acquire(&self) -> Result<Turn<'_>, AcquireError> {
-        self.0.acquire(1).await?;
-        Ok(Turn(&self.0))
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.release(1);
-    }
-}
-
 /// One value from one sender to one receiver; either may go away.
 pub(crate) mod oneshot {
     use std::pin::Pin;
