@@ -116,6 +116,18 @@ impl Template {
         self
     }
 
+    /// The same row after its outcome reached somebody, which is noted some milliseconds later: a read
+    /// of a row that says nothing of that writes.
+    #[must_use]
+    pub fn read(mut self) -> Template {
+        for found in &mut self.columns {
+            if found.name == "first_fetched_at" {
+                found.literal.clone_from(&self.created_at);
+            }
+        }
+        self
+    }
+
     /// Inserts the filled rows `from` to `to`, both included.
     ///
     /// # Errors

@@ -212,7 +212,7 @@ impl Bench {
             .wait_for_tools(gateway, PRINCIPAL, &[TASK, INLINE])
             .await?;
         let finished = a_task(&system, gateway, Some("completed")).await?;
-        let finished = Template::of(&system, &finished).await?;
+        let finished = Template::of(&system, &finished).await?.read();
         system.kill(worker);
         let waiting = a_task(&system, gateway, None).await?;
         let waiting = Template::of(&system, &waiting)
