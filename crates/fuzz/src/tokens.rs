@@ -38,10 +38,17 @@ pub(crate) fn run(data: &[u8]) {
         assert_eq!(read["sub"], claimed.subject.as_str());
         assert!(!claimed.subject.is_empty() && claimed.subject.len() <= 512);
         assert!(!claimed.subject.contains('\0'));
-        let resource = "https://resource.example/mcp";
+        // Of an address, the case of scheme and host says nothing (RFC 3986 §6.2.2.1).
+        let (origin, path) = ("https://resource.example", "/mcp");
+        let is_ours = |one: &Value| {
+            let split = one
+                .as_str()
+                .and_then(|one| one.split_at_checked(origin.len()));
+            split.is_some_and(|(start, rest)| start.eq_ignore_ascii_case(origin) && rest == path)
+        };
         let for_us = match &read["aud"] {
-            Value::Array(all) => all.iter().any(|one| one == resource),
-            one => one == resource,
+            Value::Array(all) => all.iter().any(is_ours),
+            one => is_ours(one),
         };
         assert!(for_us);
         assert!(introspected || read["iss"] == "https://issuer.example");

@@ -255,9 +255,14 @@ impl<'r, 'a> Section<'r, 'a> {
         for (name, span, _) in self.entries() {
             if !names.contains(&name) {
                 let allowed = names.join(", ");
-                // As it must be written.
-                let name = if name.is_empty() { "\"\"" } else { name };
-                self.problem(span.start, name, format!("unknown; allowed: {allowed}"));
+                // What would not be seen, as it must be written.
+                let quoted = format!("{name:?}");
+                let shown = if name.trim().is_empty() {
+                    &quoted
+                } else {
+                    name
+                };
+                self.problem(span.start, shown, format!("unknown; allowed: {allowed}"));
             }
         }
     }
