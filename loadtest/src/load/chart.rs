@@ -355,7 +355,7 @@ mod tests {
         };
         let svg = chart(
             about("<script>", Shape::Lines),
-            &[line.clone()],
+            std::slice::from_ref(&line),
             &[mark(2.0, "redis killed")],
         );
         assert!(svg.contains("redis killed") && svg.contains("a&lt;b"));

@@ -166,8 +166,11 @@ fn latencies(report: &Report, of: impl Fn(Percentiles) -> f64 + Copy) -> Vec<Lin
         .collect()
 }
 
+/// A percentile by its name.
+type Named = (&'static str, fn(Percentiles) -> f64);
+
 fn percentiles(report: &Report) -> Vec<Line> {
-    let of: [(&str, fn(Percentiles) -> f64); 4] = [
+    let of: [Named; 4] = [
         ("median", |ms| ms.p50),
         ("90th percentile", |ms| ms.p90),
         ("99th percentile", |ms| ms.p99),
@@ -179,8 +182,7 @@ fn percentiles(report: &Report) -> Vec<Line> {
 
 /// Whole lives, on a scale of their own.
 fn lives(report: &Report) -> Vec<Line> {
-    let of: [(&str, fn(Percentiles) -> f64); 2] =
-        [("median", |ms| ms.p50), ("99th percentile", |ms| ms.p99)];
+    let of: [Named; 2] = [("median", |ms| ms.p50), ("99th percentile", |ms| ms.p99)];
     let kinds = [("life", "polled"), ("heard", "heard on a listen")];
     let kinds = kinds
         .into_iter()
