@@ -33,6 +33,8 @@ pub enum Manner {
     Status(u16),
     /// What contains this text is refused with 400.
     Refuse(String),
+    /// Everything is led to this address, as it is (307).
+    Redirect(String),
     /// Connections stay open, and nobody answers.
     Hang,
 }
@@ -119,11 +121,16 @@ async fn serve(
     manner: &Mutex<Manner>,
 ) -> Option<()> {
     let mut post = read(&mut stream).await?;
+    let mut location = String::new();
     let status = match &*lock(manner) {
         Manner::Take => Some(200),
         Manner::Status(status) => Some(*status),
         Manner::Refuse(text) if post.body.contains(text) => Some(400),
         Manner::Refuse(_) => Some(200),
+        Manner::Redirect(to) => {
+            location = format!("location: {to}\r\n");
+            Some(307)
+        }
         Manner::Hang => None,
     };
     post.taken = status == Some(200);
@@ -133,7 +140,8 @@ async fn serve(
         while stream.read_buf(&mut Vec::new()).await.ok()? > 0 {}
         return None;
     };
-    let head = format!("HTTP/1.1 {status} \r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let head =
+        format!("HTTP/1.1 {status} \r\n{location}content-length: 0\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await.ok()
 }
 

@@ -165,7 +165,8 @@ async fn serve(mut stream: TcpStream, url: &str, state: &Mutex<State>) -> Option
         Manner::Status(status) => (status, String::new()),
         Manner::Redirect(to) => {
             location = format!("location: {to}\r\n");
-            (302, String::new())
+            // Whoever follows it repeats its request, credentials and all.
+            (307, String::new())
         }
         Manner::Up => answer(&request, url, state),
         Manner::Slow(time) => {

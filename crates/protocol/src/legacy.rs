@@ -45,11 +45,13 @@ pub fn negotiate(asked: &str) -> &'static str {
 }
 
 /// Whether a request says of itself that it is of a revision without `initialize`: then it is
-/// judged by that, whatever its headers say.
+/// judged by that, whatever its headers say. What names an older one, or none, is a slip of an older client's,
+/// and is told in its words ([`request_meta`]).
 #[must_use]
 pub fn is_modern(params: Option<&RawValue>) -> bool {
     params
         .and_then(|params| raw::member(params, "_meta"))
         .and_then(|meta| raw::member(meta, PROTOCOL_VERSION_KEY))
-        .is_some()
+        .and_then(raw::string)
+        .is_some_and(|named| version(&named).is_none())
 }

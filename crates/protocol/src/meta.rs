@@ -151,7 +151,7 @@ impl RequestMeta {
     pub fn parse(params: Option<&RawValue>) -> Result<Self, MetaError> {
         let params = Object::params(params)?;
         let meta = params.present("_meta").ok_or(MetaError::Missing)?;
-        let meta = Object::strict(meta, "params._meta")?;
+        let meta = Object::strict(meta, "it")?;
         let protocol_version = meta
             .string(PROTOCOL_VERSION_KEY)?
             .ok_or(MetaError::NoProtocolVersion)?;

@@ -67,6 +67,26 @@ enum Audience {
     Many(Vec<String>),
 }
 
+/// Claims that an access token never has, and another kind of token always: the hashes of an ID token
+/// (OpenID Connect Core §3.1.3.6, §3.3.2.11), the events of a security event or a logout (RFC 8417 §2.2).
+/// (A `nonce` says nothing: Keycloak wrote it into access tokens until 24.)
+const OF_OTHERS: [&str; 4] = ["at_hash", "c_hash", "s_hash", "events"];
+/// Where issuers say in a claim of their own what a token is: Keycloak, Cognito.
+const KINDS: [(&str, &[&str]); 2] = [
+    (
+        "typ",
+        &[
+            "id",
+            "refresh",
+            "offline",
+            "logout",
+            "refresh_token",
+            "id_token",
+        ],
+    ),
+    ("token_use", &["id", "refresh"]),
+];
+
 /// What claims are judged by.
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'a> {
@@ -105,6 +125,10 @@ impl Claims {
     pub(super) fn judge(&self, by: Judge<'_>, origin: Origin) -> Result<Proven, Refused> {
         let claims = &self.registered;
         let is_token = origin == Origin::Token;
+        // A refresh token is active, too, where its issuer is asked.
+        if self.is_of_another_kind() {
+            return Err(invalid("the token is no access token"));
+        }
         match claims.iss.as_deref() {
             Some(issuer) if issuer == by.issuer.issuer => {}
             None if !is_token => {}
@@ -147,6 +171,16 @@ impl Claims {
             scopes: Some(self.scopes(by.issuer)),
             until: until.map(|until| until.saturating_add(by.leeway)),
         })
+    }
+
+    /// Whether this says of itself that it is no access token: it may be signed by the same key, and even be
+    /// for us where a client has our name.
+    fn is_of_another_kind(&self) -> bool {
+        let is_other = |(name, kinds): &(&str, &[&str])| {
+            let kind = self.all.get(*name).and_then(Value::as_str);
+            kind.is_some_and(|kind| kinds.iter().any(|other| other.eq_ignore_ascii_case(kind)))
+        };
+        OF_OTHERS.iter().any(|name| self.all.contains_key(*name)) || KINDS.iter().any(is_other)
     }
 
     fn tenant(&self, issuer: &Issuer) -> Result<Option<String>, Refused> {
@@ -249,6 +283,40 @@ mod tests {
         assert_eq!(principal.tenant.as_deref(), Some("acme"));
         assert_eq!(judged.scopes.unwrap(), ["a", "b", "c"]);
         assert_eq!(judged.until, Some(NOW + 90));
+    }
+
+    #[test]
+    fn tokens_of_other_kinds_are_told_by_what_they_claim() {
+        for (name, value) in [
+            ("at_hash", json!("x")),
+            ("c_hash", json!(null)),
+            ("s_hash", json!("x")),
+            ("events", json!({})),
+            ("typ", json!("ID")),
+            ("typ", json!("Refresh")),
+            ("typ", json!("Offline")),
+            ("typ", json!("Logout")),
+            ("token_use", json!("id")),
+        ] {
+            assert!(
+                with(|claims| claims[name] = value.clone()).is_err(),
+                "{name}: {value}"
+            );
+            let told =
+                json!({"active": true, "sub": "alice", "aud": "https://us/mcp", name: value});
+            assert!(judge_as(&told, Origin::Introspection).is_err(), "{told}");
+        }
+        for (name, value) in [
+            ("nonce", json!("x")),
+            ("typ", json!("Bearer")),
+            ("typ", json!(7)),
+            ("token_use", json!("access")),
+        ] {
+            assert!(
+                with(|claims| claims[name] = value.clone()).is_ok(),
+                "{name}: {value}"
+            );
+        }
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub struct Issuer {
     pub jwks_file: Option<PathBuf>,
     /// Algorithms that its tokens may be signed by; asymmetric ones only.
     pub algorithms: Vec<Algorithm>,
+    /// Its access tokens say in their header that they are some (`typ` is `at+jwt`, RFC 9068), and no other
+    /// JWT is believed.
+    pub at_jwt_only: bool,
     /// Claims that hold scopes, as text with spaces or as a list.
     pub scope_claims: Vec<String>,
     /// The claim that names the caller's tenant; empty: none does.
@@ -138,6 +141,7 @@ impl Default for Issuer {
             jwks_url: String::new(),
             jwks_file: None,
             algorithms: Algorithm::ALL.to_vec(),
+            at_jwt_only: false,
             scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
             tenant_claim: String::new(),
             introspection_url: String::new(),

@@ -15,6 +15,8 @@ const KID_BYTES_MAX: usize = 256;
 pub(super) struct Jws<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) kid: Option<String>,
+    /// Its header says that it is an access token (RFC 9068 §2.1), and not just some JWT.
+    pub(super) is_at_jwt: bool,
     pub(super) payload: Vec<u8>,
     /// What the signature is over.
     pub(super) signed: &'a str,
@@ -61,7 +63,9 @@ impl<'a> Jws<'a> {
                 "the access token needs an extension that is not served",
             ));
         }
-        if !header.typ.as_deref().is_none_or(is_access_token) {
+        let typ = header.typ.as_deref().map(media_type);
+        // RFC 9068 §2.1, and the older habit. Other types (of logout tokens, proofs, …) are other things.
+        if !matches!(typ.as_deref(), None | Some("jwt" | "at+jwt")) {
             return Err(invalid("the token is no access token"));
         }
         if header
@@ -77,6 +81,7 @@ impl<'a> Jws<'a> {
         Ok(Self {
             algorithm,
             kid: header.kid,
+            is_at_jwt: typ.as_deref() == Some("at+jwt"),
             payload: decode(payload)?,
             signed,
             signature: decode(signature)?,
@@ -84,11 +89,11 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// RFC 9068 §2.1, and the older habit. Other types (of logout tokens, proofs, …) are other things.
-fn is_access_token(typ: &str) -> bool {
+/// A `typ` as it is compared: of any case, and with or without what all of them begin with (RFC 7515 §4.1.9).
+fn media_type(typ: &str) -> String {
     let typ = typ.to_ascii_lowercase();
-    let typ = typ.strip_prefix("application/").unwrap_or(&typ);
-    matches!(typ, "jwt" | "at+jwt")
+    typ.strip_prefix("application/")
+        .map_or(typ.clone(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -175,6 +175,9 @@ impl Tokens {
                 "the access token is signed by an algorithm that is not accepted",
             ));
         }
+        if issuer.config.at_jwt_only && !jws.is_at_jwt {
+            return Err(invalid("the token does not say that it is an access token"));
+        }
         let proven = claims.judge(self.judge(&issuer.config), Origin::Token)?;
         let Some(keys) = &issuer.keys else {
             let verified = self.introspect(issuer, token, hash).await;

@@ -255,3 +255,31 @@ async fn a_question_is_told_without_redis_and_nothing_of_what_was_said() {
     let log = std::fs::read_to_string(stack.cluster.crons[0].log()).unwrap();
     assert!(!log.contains("planted"), "{log}");
 }
+
+/// A receiver that sends us on is away: what a message says, and its signature, are for it alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_leads_elsewhere_is_not_followed() {
+    let elsewhere = receiver(Manner::Take).await;
+    let (hook, manager) = (receiver(Manner::Take).await, receiver(Manner::Take).await);
+    hook.set(Manner::Redirect(format!("{}/hook", elsewhere.url)));
+    manager.set(Manner::Redirect(format!("{}/api/v2/alerts", elsewhere.url)));
+    let settings = format!(
+        "[alerts]\nunfetched_after = \"0s\"\n{}[[alerts.receivers]]\nname = \"am\"\nkind = \"alertmanager\"\nurl = {:?}\n",
+        webhook("hook", &hook),
+        manager.url,
+    );
+    let mut stack = Stack::of((1, 1), &settings).await;
+    let alice = stack.cluster.client(0, "alice");
+    let _ = fail(&alice, "failed").await;
+    for (hook, path) in [(&hook, "/hook"), (&manager, "/api/v2/alerts")] {
+        // Tried again, so the first answer was read.
+        let tried = async || (hook.posts(path).len() >= 2).then_some(());
+        wait::until("a second try", SOON, tried).await.unwrap();
+        assert!(elsewhere.posts(path).is_empty(), "{path}");
+        hook.set(Manner::Take);
+        let _ = taken(hook, path, 1).await;
+        assert!(elsewhere.posts(path).is_empty(), "{path}");
+    }
+    let log = std::fs::read_to_string(stack.cluster.nodes().last().unwrap().log()).unwrap();
+    assert!(!log.contains(SECRET), "{log}");
+}

@@ -28,13 +28,35 @@ const KEYS: &str = "[callbacks]\n\
 /// A request that came to the service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    path: String,
+    pub path: String,
     key: String,
     /// Where to call.
     pub url: String,
     /// All of it, as it came.
     pub whole: String,
 }
+
+impl Seen {
+    /// The value of a header; empty if it is missing.
+    pub fn header(&self, name: &str) -> &str {
+        let lines = self.whole.lines().take_while(|line| !line.is_empty());
+        let mut lines = lines.filter_map(|line| line.split_once(": "));
+        let found = lines.find(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.map_or("", |(_, value)| value)
+    }
+
+    /// Its body as JSON; `null` if it is none.
+    pub fn json(&self) -> Value {
+        let body = self
+            .whole
+            .split_once("\r\n\r\n")
+            .map_or("", |(_, body)| body);
+        serde_json::from_str(body).unwrap_or_default()
+    }
+}
+
+/// What a service says to a request: status and body; nothing where it answers like all others.
+type Says = dyn Fn(&Seen) -> Option<(u16, String)> + Send + Sync;
 
 /// A service that notes what it is asked, and answers with a status, or never with none.
 pub struct Service {
@@ -48,6 +70,14 @@ pub struct Service {
 
 impl Service {
     pub async fn start() -> Self {
+        Self::saying(|_| None).await
+    }
+
+    /// The same, which has something to say.
+    pub async fn saying(
+        says: impl Fn(&Seen) -> Option<(u16, String)> + Send + Sync + 'static,
+    ) -> Self {
+        let says: Arc<Says> = Arc::new(says);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
@@ -58,8 +88,9 @@ impl Service {
         running.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let close = Arc::clone(&close);
-                connections.spawn(answer(stream, Arc::clone(&all), Arc::clone(&how), close));
+                let (close, says) = (Arc::clone(&close), Arc::clone(&says));
+                let (all, how) = (Arc::clone(&all), Arc::clone(&how));
+                connections.spawn(answer(stream, all, (how, says), close));
             }
         });
         Self {
@@ -90,7 +121,7 @@ impl Service {
 async fn answer(
     mut stream: TcpStream,
     all: Arc<Mutex<Vec<Seen>>>,
-    how: Arc<Mutex<Option<u16>>>,
+    (how, says): (Arc<Mutex<Option<u16>>>, Arc<Says>),
     closing: Arc<Notify>,
 ) {
     let mut bytes = Vec::new();
@@ -114,14 +145,16 @@ async fn answer(
         if body.len() < header("content-length").parse().unwrap_or(0) {
             continue;
         }
-        all.lock().unwrap().push(Seen {
+        let seen = Seen {
             path: head.split(' ').nth(1).unwrap_or_default().to_owned(),
             key: header("idempotency-key"),
             url: header("mcp-tasks-callback-url"),
             whole: text.clone(),
-        });
+        };
+        all.lock().unwrap().push(seen.clone());
         let status = *how.lock().unwrap();
-        let Some(status) = status else {
+        let said = says(&seen).or_else(|| status.map(|status| (status, String::new())));
+        let Some((status, body)) = said else {
             // Until one of both goes.
             tokio::select! {
                 _ = stream.read(&mut more) => {}
@@ -129,7 +162,10 @@ async fn answer(
             }
             return;
         };
-        let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n");
+        let answer = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
         if stream.write_all(answer.as_bytes()).await.is_err() {
             return;
         }

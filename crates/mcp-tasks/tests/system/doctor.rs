@@ -316,6 +316,83 @@ async fn issuers_that_do_not_answer_are_told() {
     drop(postgres);
 }
 
+/// Upstream servers and services of the tools file: those that take connections, those that do not, and what of
+/// their addresses is nobody's business.
+#[tokio::test(flavor = "multi_thread")]
+async fn services_and_upstreams_that_are_away_are_found() {
+    let (_postgres, url) = server(Options::test()).await;
+    let redis = redis().await;
+    let there = crate::callbacks::Service::start().await;
+    let gone = format!("http://127.0.0.1:{}", harness::ports::free().unwrap());
+    let dir = Temp::new().unwrap();
+    let tools = format!(
+        "[[http]]\nname = \"one\"\ndescription = \"D.\"\nurl = \"{0}/hush-path\"\n\
+         [[http]]\nname = \"two\"\ndescription = \"D.\"\nurl = \"{0}/?hush-query\"\n\
+         [[http]]\nname = \"three\"\ndescription = \"D.\"\nurl = \"{gone}/hush-path\"\n\
+         [[upstream]]\nname = \"up\"\nprefix = \"up_\"\nurl = \"{0}/hush-path\"\n\
+         [[upstream]]\nname = \"down\"\nprefix = \"down_\"\nurl = \"{gone}/hush-path\"\n\
+         [[upstream]]\nname = \"pipe\"\nprefix = \"pipe_\"\ncommand = [\"sh\"]\n",
+        there.url
+    );
+    let file = dir.path().join("tools.toml");
+    std::fs::write(&file, tools).unwrap();
+    let settings = format!("[tools]\nfile = {file:?}\n");
+    let seen = Diagnosis::with((&url, &redis.url()), &settings, &[]);
+    let all = seen.findings.as_array().unwrap();
+    let of = |check: &str| -> Vec<(String, String)> {
+        let text = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
+        let all = all.iter().filter(|finding| finding["check"] == check);
+        all.map(|finding| (text(finding, "verdict"), text(finding, "seen")))
+            .collect()
+    };
+    let (services, upstreams) = (of("services"), of("upstreams"));
+    let find = |all: &[(String, String)], begin: &str| {
+        let mut found = all.iter().filter(|(_, seen)| seen.starts_with(begin));
+        let found = found.next().unwrap_or_else(|| panic!("{begin}: {all:?}"));
+        found.clone()
+    };
+    assert_eq!(
+        (services.len(), upstreams.len()),
+        (2, 3),
+        "{:#}",
+        seen.findings
+    );
+    for (all, begin, verdict, told) in [
+        (&services, "one, two: ", "ok", "takes connections"),
+        (&services, "three: ", "warn", "cannot be reached"),
+        (&upstreams, "up: ", "ok", "takes connections"),
+        (&upstreams, "down: ", "warn", "cannot be reached"),
+        (&upstreams, "pipe: ", "ok", "is started by workers"),
+    ] {
+        let (was, said) = find(all, begin);
+        assert!(
+            was == verdict && said.contains(told),
+            "{begin} {was} {said}"
+        );
+    }
+    assert!(
+        !seen.findings.to_string().contains("hush"),
+        "{:#}",
+        seen.findings
+    );
+    // It was knocked at, and nothing was said.
+    assert!(there.seen().is_empty());
+    // A file that cannot be served is told with its lines.
+    std::fs::write(
+        &file,
+        "[[http]]\nname = \"one\"\nurl = \"https://who:hush-password@a/\"\n",
+    )
+    .unwrap();
+    let seen = Diagnosis::with((&url, &redis.url()), &settings, &[]);
+    seen.ails("tools file", "fail", ("tools.toml", "mend the file"));
+    assert_eq!(seen.code, 1);
+    assert!(
+        !seen.findings.to_string().contains("hush"),
+        "{:#}",
+        seen.findings
+    );
+}
+
 /// What is not a matter of health: settings that cannot be used, and words that are no command.
 #[test]
 fn exit_codes_tell_mistakes_from_findings() {

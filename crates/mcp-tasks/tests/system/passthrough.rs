@@ -1,5 +1,5 @@
 //! What a caller proves itself with reaches nothing behind the door: no program, no service, no upstream
-//! server, no log and no row (MCP 2026-07-28 §Access Token Privilege Restriction: tokens
+//! server by pipe or by HTTP, no log, no row and nothing in Redis (MCP 2026-07-28 §Access Token Privilege Restriction: tokens
 //! are not passed through).
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use harness::wait;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::callbacks::Service;
+use crate::callbacks::{Seen, Service};
 use crate::support::{SOON, System};
 
 /// The caller's key, and what else a careless client sends along.
@@ -42,7 +42,7 @@ while IFS= read -r line; do
 done
 "#;
 
-fn settings(dir: &Path, service: &str) -> String {
+fn settings(dir: &Path, service: &str, remote: &str) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::write(dir.join("program.sh"), PROGRAM).unwrap();
     let executable = std::fs::Permissions::from_mode(0o755);
@@ -52,7 +52,9 @@ fn settings(dir: &Path, service: &str) -> String {
         "[[command]]\nname = \"program\"\ndescription = \"D.\"\nprogram = \"./program.sh\"\n\
          [[http]]\nname = \"service\"\ndescription = \"D.\"\nurl = \"{service}/service\"\n\
          [[upstream]]\nname = \"sh\"\nprefix = \"sh_\"\ncommand = [\"sh\", \"upstream.sh\"]\ndir = {dir:?}\n\
-         protocol = \"2025-11-25\"\n"
+         protocol = \"2025-11-25\"\n\
+         [[upstream]]\nname = \"old\"\nprefix = \"old_\"\nurl = \"{remote}/old\"\nprotocol = \"2025-11-25\"\n\
+         [[upstream]]\nname = \"new\"\nprefix = \"new_\"\nurl = \"{remote}/new\"\nprotocol = \"2026-07-28\"\n"
     );
     std::fs::write(dir.join("tools.toml"), tools).unwrap();
     let hash = Sha256::digest(TOKEN);
@@ -67,6 +69,49 @@ fn settings(dir: &Path, service: &str) -> String {
     )
 }
 
+/// What a server of MCP says, of whatever revision it is asked in.
+pub fn mcp(seen: &Seen) -> Option<(u16, String)> {
+    let asked = seen.json();
+    let result = match asked["method"].as_str()? {
+        "server/discover" => json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private" }),
+        "initialize" => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "s", "version": "1" } }),
+        "tools/list" => {
+            json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [
+            { "name": "look", "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": true } }] })
+        }
+        "tools/call" => json!({ "resultType": "complete",
+            "content": [{ "type": "text", "text": "done" }] }),
+        _ if asked["id"].is_null() => return Some((202, String::new())),
+        _ => {
+            let error = json!({ "code": -32601, "message": "no such method" });
+            let body = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error });
+            return Some((404, body.to_string()));
+        }
+    };
+    let body = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
+    Some((200, body.to_string()))
+}
+
+/// Everything in Redis, whatever its type.
+const EVERYTHING: &str = r#"
+local read = { string = {'GET'}, hash = {'HGETALL'}, set = {'SMEMBERS'}, list = {'LRANGE', 0, -1},
+    zset = {'ZRANGE', 0, -1}, stream = {'XRANGE', '-', '+'} }
+local function flat(value)
+    if type(value) ~= 'table' then return tostring(value) end
+    local parts = {}
+    for _, part in ipairs(value) do parts[#parts + 1] = flat(part) end
+    return table.concat(parts, ' ')
+end
+local all = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+    local how = read[redis.call('TYPE', key).ok]
+    all[#all + 1] = key .. ' = ' .. flat(redis.call(how[1], key, unpack(how, 2)))
+end
+return table.concat(all, '\n')
+"#;
+
 /// Which of the secrets the text holds.
 fn told(text: &str) -> Option<&'static str> {
     [TOKEN, "hush-token", COOKIE, EXTRA]
@@ -77,14 +122,14 @@ fn told(text: &str) -> Option<&'static str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_callers_token_goes_no_further_than_the_door() {
     let dir = Temp::new().unwrap();
-    let service = Service::start().await;
+    let (service, remote) = (Service::start().await, Service::saying(mcp).await);
     let database = harness::postgres::test_database(crate::support::migrate);
     let database = database.await.unwrap();
     let redis = Redis::temporary().await.unwrap();
     let url = redis.url();
     // Nobody can be asked for tools without a key, so the usual wait for them would wait for ever.
     let cluster = crate::support::plan(database.url(), &url)
-        .settings(&settings(dir.path(), &service.url))
+        .settings(&settings(dir.path(), &service.url, &remote.url))
         .start()
         .await
         .unwrap();
@@ -95,7 +140,7 @@ async fn the_callers_token_goes_no_further_than_the_door() {
     };
     let alice = Client::new(&system.cluster.gateways[0].url()).bearer(TOKEN);
     let listed = async || alice.list().await.unwrap_or_default();
-    let tools = ["program", "service", "sh_look"];
+    let tools = ["program", "service", "sh_look", "old_look", "new_look"];
     let all = |seen: &Vec<Value>| {
         let has = |name: &&str| seen.iter().any(|tool| tool["name"] == *name);
         tools.iter().all(has)
@@ -123,22 +168,27 @@ async fn the_callers_token_goes_no_further_than_the_door() {
             .iter()
             .map(|file| std::fs::read_to_string(dir.path().join(file)).unwrap_or_default())
             .collect();
-        seen.push(
-            service
-                .seen()
-                .iter()
-                .map(|seen| seen.whole.clone())
-                .collect(),
-        );
+        for service in [&service, &remote] {
+            let all = service.seen();
+            seen.push(all.iter().map(|seen| seen.whole.clone()).collect());
+        }
         seen
     };
     let called = |seen: &Vec<String>| {
-        seen[0].contains("args:") && seen[1].contains("tools/call") && !seen[2].is_empty()
+        let calls = seen[3].matches("\"tools/call\"").count();
+        seen[0].contains("args:")
+            && seen[1].contains("tools/call")
+            && !seen[2].is_empty()
+            && calls >= 2
     };
     let seen = wait::for_state("all were called", SOON, look, called).await;
     for seen in seen.unwrap() {
         assert_eq!(told(&seen), None, "{seen}");
     }
+    let kept = system.redis.command(&["EVAL", EVERYTHING, "0"]).await;
+    let kept = format!("{:?}", kept.unwrap());
+    assert!(kept.len() > 50, "{kept}");
+    assert_eq!(told(&kept), None, "{kept}");
     // The way to the database shows the arguments, and nothing of who called but their name.
     let tables =
         "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()";

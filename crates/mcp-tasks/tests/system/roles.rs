@@ -338,3 +338,54 @@ async fn everything_works_with_a_user_for_each_process_and_nothing_is_refused() 
     // Which Postgres writes down, so that what was looked for above would have been found.
     assert!(world.refused().len() >= 18, "{:?}", world.refused());
 }
+
+/// Nobody but who makes the roles once needs a right to make roles: the owner of the tables gives them their rights.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_who_may_make_no_roles_gives_rights_to_those_that_are_there() {
+    let postgres = Postgres::temporary().await.unwrap();
+    let super_url = postgres.create_database("unused").await.unwrap();
+    let run = async |url: &str, sql: &str| postgres::rows(url, sql).await.unwrap();
+    for sql in [
+        "CREATE ROLE owner LOGIN",
+        "CREATE DATABASE owned OWNER owner",
+    ] {
+        run(&super_url, sql).await;
+    }
+    let url = as_role(&postgres.url("owned"), "owner");
+    let dir = Temp::new().unwrap();
+    let settings = dir.path().join("owner.toml");
+    std::fs::write(&settings, format!("[postgres]\nurl = \"{url}\"\n")).unwrap();
+    let migrate = || {
+        let migrate = ["migrate", "--roles", "--config"];
+        let migrated = Command::new(BINARY).args(migrate).arg(&settings).output();
+        let migrated = migrated.unwrap();
+        let said = [migrated.stdout, migrated.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (migrated.status.success(), said)
+    };
+    // Without them the schema is there, and what is missing is said.
+    let (done, said) = migrate();
+    assert!(
+        !done && said.contains("permission denied to create role"),
+        "{said}"
+    );
+    for role in ["gateway", "worker", "cron"] {
+        run(&super_url, &format!("CREATE ROLE mcp_tasks_{role} NOLOGIN")).await;
+        run(
+            &super_url,
+            &format!("CREATE ROLE {role} LOGIN IN ROLE mcp_tasks_{role}"),
+        )
+        .await;
+    }
+    for _ in 0..2 {
+        let (done, said) = migrate();
+        assert!(done, "{said}");
+    }
+    let gateway = as_role(&postgres.url("owned"), "gateway");
+    run(&gateway, "SELECT count(*) FROM tasks").await;
+    let refused = postgres::rows(&gateway, "UPDATE tasks SET result = 'x'").await;
+    assert!(
+        format!("{refused:?}").contains("permission denied"),
+        "{refused:?}"
+    );
+}

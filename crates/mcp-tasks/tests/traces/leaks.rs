@@ -1,6 +1,6 @@
 //! Everything that is secret is planted, everything that can happen is made to happen, and then all that left
-//! the processes is searched: logs at the level trace, spans, metrics, alerts, answers to others, arguments of
-//! processes, what operators see, Redis, and, with encryption at rest, a dump of Postgres.
+//! the processes is searched: logs at the level trace, spans, metrics, alerts, answers to others and to who is
+//! refused, arguments of processes, what operators see, Redis, and, with encryption at rest, a dump of Postgres.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -14,6 +14,8 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 
 use crate::collector::{Collector, Manner};
+use crate::doors::{self, Heard};
+use crate::outages;
 use crate::planted::{API_KEY, OPAQUE, Planted, RESOURCE, SHOWN, found, planted};
 use crate::stack::{SOON, plan};
 
@@ -47,7 +49,7 @@ async fn by_tokens(planted: &mut Planted) {
 }
 
 /// A service says how it goes, and what came of it.
-async fn by_callback(planted: &mut Planted) {
+async fn by_callback(planted: &mut Planted, heard: &mut Heard) {
     let alice = planted.cluster.client(0, "alice");
     let id = alice.start("job", json!({})).await.unwrap();
     let asked = wait::until("a request", SOON, async || {
@@ -72,6 +74,7 @@ async fn by_callback(planted: &mut Planted) {
     }
     alice.wait_status(&id, "completed", SOON).await.unwrap();
     let token = path.rsplit('/').next().unwrap();
+    doors::callbacks(planted, token, heard).await;
     planted.made.push(token.to_owned());
 }
 
@@ -205,14 +208,27 @@ async fn redis(planted: &Planted) -> String {
 async fn no_planted_secret_is_in_anything_that_is_put_out() {
     let collector = Collector::start(Manner::Prompt).await;
     let mut planted = planted(&collector).await;
+    let mut heard = Heard::new();
     by_tokens(&mut planted).await;
-    by_callback(&mut planted).await;
+    doors::tokens(&mut planted, &mut heard).await;
+    doors::malformed(&mut planted, &mut heard).await;
+    doors::states(&mut planted, &mut heard).await;
+    doors::over_tls(&mut planted, &mut heard).await;
+    by_callback(&mut planted, &mut heard).await;
+    outages::of_keys(&mut planted, &mut heard);
+    outages::of_upstreams(&mut planted, &mut heard).await;
+    outages::of_postgres(&mut planted, &mut heard).await;
+    outages::of_redis(&mut planted, &mut heard).await;
     let others = drive(&mut planted).await;
     let shown = operators(&mut planted);
     let all: Vec<String> = planted.all().into_iter().map(str::to_owned).collect();
     for answer in &others {
         let text = answer.to_string();
         assert_eq!(found(text.as_bytes(), &all), None, "{answer}");
+    }
+    let credentials = planted.credentials();
+    for answer in &heard {
+        assert_eq!(found(answer.as_bytes(), &credentials), None, "{answer}");
     }
     for (command, shown) in shown {
         let text = String::from_utf8_lossy(&shown);
@@ -260,9 +276,11 @@ async fn no_planted_secret_is_in_anything_that_is_put_out() {
     }
     let spans = collector.spans().len();
     println!(
-        "{logged} bytes of logs, {} of a dump, {} of Redis and {spans} spans say nothing",
+        "{logged} bytes of logs, {} of a dump, {} of Redis, {} answers and {spans} spans say nothing of {} secrets",
         rows.len(),
-        kept.len()
+        kept.len(),
+        heard.len(),
+        all.len()
     );
     assert!(spans > 50 && rows.len() > 10_000 && logged > 10_000 && kept.len() > 50);
     assert!(debug > 0, "they were asked to tell much");

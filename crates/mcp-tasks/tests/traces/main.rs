@@ -5,8 +5,11 @@
 mod collector;
 mod collectors;
 mod commands;
+mod doors;
 mod leaks;
 mod life;
+mod outages;
 mod planted;
 mod secrets;
+mod server;
 mod stack;

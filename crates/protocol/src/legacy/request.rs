@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::InvalidParams;
 use crate::meta::{
     CLIENT_CAPABILITIES_KEY, ClientCapabilities, EXTENSION_TASKS, IDEMPOTENCY_KEY, MetaError,
-    RequestMeta, TraceContext, progress_token,
+    PROTOCOL_VERSION_KEY, RequestMeta, TraceContext, progress_token,
 };
-use crate::raw::{self, Object};
+use crate::raw::{self, Object, shorten};
 use crate::writer;
 
 /// Whom a call can reach with a question.
@@ -33,9 +33,18 @@ pub fn request_meta(
 ) -> Result<RequestMeta, MetaError> {
     let params = Object::params(params)?;
     let meta = match params.present("_meta") {
-        Some(meta) => Object::strict(meta, "params._meta")?,
+        Some(meta) => Object::strict(meta, "it")?,
         None => Object::default(),
     };
+    // Older clients need not say it there; whoever does says the same as in the header.
+    if let Some(named) = meta.string(PROTOCOL_VERSION_KEY)?
+        && named != version
+    {
+        let named = shorten(&named);
+        return Err(MetaError::Malformed(format!(
+            "`{PROTOCOL_VERSION_KEY}` says {named}, and MCP-Protocol-Version says {version}"
+        )));
+    }
     let text = |name: &str| meta.get(name).and_then(raw::string);
     Ok(RequestMeta {
         protocol_version: version.to_owned(),
@@ -59,7 +68,7 @@ fn capabilities(
     answers: Answers,
 ) -> Result<ClientCapabilities, InvalidParams> {
     let declared = match declared {
-        Some(declared) => Object::strict(declared, "the client's capabilities")?,
+        Some(declared) => Object::strict(declared, &format!("`{CLIENT_CAPABILITIES_KEY}`"))?,
         None => Object::default(),
     };
     let mut out = writer::Object::with_capacity(128);
@@ -119,8 +128,45 @@ mod tests {
             assert_eq!(meta.capabilities.as_json(), "{}");
             assert!(meta.progress_token.is_none());
         }
-        for bad in [r#"{"_meta":[]}"#, r#"{"_meta":{"progressToken":{}}}"#] {
-            assert!(request_meta(Some(&raw(bad)), "2025-11-25", Answers::Nobody).is_err());
+    }
+
+    /// What is wrong, where, and what is allowed.
+    #[test]
+    fn what_is_malformed_is_told() {
+        let key = PROTOCOL_VERSION_KEY;
+        let same = format!(r#"{{"_meta":{{"{key}":"2025-11-25"}}}}"#);
+        assert!(request_meta(Some(&raw(&same)), "2025-11-25", Answers::Nobody).is_ok());
+        for (bad, told) in [
+            (
+                r#"{"_meta":[]}"#.to_owned(),
+                "params._meta: it must be an object".to_owned(),
+            ),
+            (
+                r#"{"_meta":{"a":1,"a":2}}"#.to_owned(),
+                "params._meta: it has the key `a` twice".to_owned(),
+            ),
+            (
+                r#"{"_meta":{"progressToken":{}}}"#.to_owned(),
+                "params._meta: `progressToken` must be a string or a number of at most 1 KiB"
+                    .to_owned(),
+            ),
+            (
+                format!(r#"{{"_meta":{{"{CLIENT_CAPABILITIES_KEY}":7}}}}"#),
+                format!("params._meta: `{CLIENT_CAPABILITIES_KEY}` must be an object"),
+            ),
+            (
+                format!(r#"{{"_meta":{{"{key}":7}}}}"#),
+                format!("params._meta: `{key}` must be a string"),
+            ),
+            (
+                format!(r#"{{"_meta":{{"{key}":"2025-06-18"}}}}"#),
+                format!(
+                    "params._meta: `{key}` says 2025-06-18, and MCP-Protocol-Version says 2025-11-25"
+                ),
+            ),
+        ] {
+            let refused = request_meta(Some(&raw(&bad)), "2025-11-25", Answers::Nobody);
+            assert_eq!(refused.unwrap_err().to_string(), told, "{bad}");
         }
     }
 

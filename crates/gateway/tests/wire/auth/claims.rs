@@ -68,6 +68,19 @@ async fn every_token_gets_what_it_deserves() {
             true,
             header("typ", json!("application/at+jwt")),
         ),
+        ("typ in capitals", true, header("typ", json!("AT+JWT"))),
+        // Keycloak's, of before 24.
+        (
+            "typ Bearer among the claims",
+            true,
+            claim("typ", json!("Bearer")),
+        ),
+        ("a nonce", true, claim("nonce", json!("n"))),
+        (
+            "Cognito's access token",
+            true,
+            claim("token_use", json!("access")),
+        ),
         (
             "no kid, one key of that kind",
             true,
@@ -133,6 +146,60 @@ async fn every_token_gets_what_it_deserves() {
         ("encrypted", false, header("enc", json!("A256GCM"))),
         ("typ of a proof", false, header("typ", json!("dpop+jwt"))),
         ("typ of a logout", false, header("typ", json!("logout+jwt"))),
+        (
+            "typ of an event",
+            false,
+            header("typ", json!("secevent+jwt")),
+        ),
+        (
+            "typ of a request",
+            false,
+            header("typ", json!("oauth-authz-req+jwt")),
+        ),
+        (
+            "typ of an introspection",
+            false,
+            header("typ", json!("token-introspection+jwt")),
+        ),
+        (
+            "typ of a credential",
+            false,
+            header("typ", json!("dc+sd-jwt")),
+        ),
+        (
+            "typ of a client",
+            false,
+            header("typ", json!("client-authentication+jwt")),
+        ),
+        ("an empty typ", false, header("typ", json!(""))),
+        ("typ is a number", false, header("typ", json!(7))),
+        // ID tokens, refresh tokens and the like, by the same key, for the same audience.
+        (
+            "an ID token, by the access token's hash",
+            false,
+            claim("at_hash", json!("x")),
+        ),
+        (
+            "an ID token, by the code's hash",
+            false,
+            claim("c_hash", json!("x")),
+        ),
+        ("an ID token of Keycloak", false, claim("typ", json!("ID"))),
+        (
+            "an ID token of Cognito",
+            false,
+            claim("token_use", json!("id")),
+        ),
+        ("a refresh token", false, claim("typ", json!("Refresh"))),
+        ("an offline token", false, claim("typ", json!("Offline"))),
+        (
+            "a logout without its typ",
+            false,
+            claim(
+                "events",
+                json!({"http://schemas.openid.net/event/backchannel-logout": {}}),
+            ),
+        ),
         ("kid is a number", false, header("kid", json!(7))),
         (
             "kid is too long",
@@ -288,7 +355,7 @@ async fn every_token_gets_what_it_deserves() {
         cases.len(),
         cases.len() - let_in
     );
-    assert!(cases.len() >= 85, "{}", cases.len());
+    assert!(cases.len() >= 100, "{}", cases.len());
     for (what, is_good, token) in &cases {
         // Twice: what is remembered is worth the same.
         for _ in 0..2 {
@@ -313,6 +380,30 @@ async fn every_token_gets_what_it_deserves() {
         "{}",
         challenge(&answer)
     );
+}
+
+/// Of an issuer that says what its tokens are (RFC 9068 §4), and of one that does not.
+#[tokio::test]
+async fn where_access_tokens_say_so_no_other_jwt_is_one() {
+    let doors = Doors::with(|mut auth| {
+        auth.issuers[0].at_jwt_only = true;
+        auth
+    })
+    .await;
+    for (typ, status) in [
+        (json!("at+jwt"), 200),
+        (json!("application/AT+JWT"), 200),
+        (json!("JWT"), 401),
+        (json!("id+jwt"), 401),
+        (json!(null), 401),
+    ] {
+        let mut header = json!({"alg": "ES256", "kid": "p256"});
+        if !typ.is_null() {
+            header["typ"] = typ.clone();
+        }
+        let token = doors.p256.sign_with(&header, &doors.claims());
+        assert_eq!(doors.status(&token).await, status, "{typ}");
+    }
 }
 
 #[tokio::test]

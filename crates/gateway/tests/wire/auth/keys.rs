@@ -105,6 +105,39 @@ async fn an_issuer_that_is_away_shuts_nobody_out_whom_it_let_in() {
         .unwrap();
 }
 
+/// Whoever answers for an issuer cannot send us on: neither its metadata nor its keys are looked for elsewhere,
+/// for elsewhere may be anywhere that we reach and callers do not.
+#[tokio::test]
+async fn keys_are_asked_of_their_issuer_and_of_nobody_else() {
+    let doors = Doors::new().await;
+    let new = SigningKey::p256("new");
+    let elsewhere = Issuer::start(&[&new]).await.unwrap();
+    let cases = [
+        "/jwks",
+        "/.well-known/openid-configuration",
+        "/.well-known/oauth-authorization-server",
+    ];
+    let requests = |issuer: &Issuer| -> usize {
+        let paths = cases.iter();
+        paths.map(|path| issuer.requests(path)).sum()
+    };
+    for path in &cases[..2] {
+        let target = format!("{}{path}", elsewhere.url);
+        doors.issuer.behave(Manner::Redirect(target));
+        let before = requests(&doors.issuer);
+        // It is asked, and what it says is not done.
+        let asked = async || {
+            assert_eq!(doors.status(&new.sign(&doors.claims())).await, 503);
+            (requests(&doors.issuer) > before).then_some(())
+        };
+        harness::wait::until("a look for keys", SOON, asked)
+            .await
+            .unwrap();
+        assert_eq!(doors.status(&new.sign(&doors.claims())).await, 503);
+        assert_eq!(requests(&elsewhere), 0, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn keys_are_not_believed_for_ever() {
     let doors = Doors::with(|mut auth| {

@@ -208,7 +208,7 @@ async fn who_may_answer_for_the_tenant_does_and_is_recorded() {
     world
         .until("SELECT count(*) FROM tasks WHERE phase = 'queued'", 1)
         .await;
-    let sql = "SELECT operator, command, target->>'keys', task_id::text, outcome \
+    let sql = "SELECT operator, command, target->>'keys', task_id::text, audit_tasks.outcome \
                FROM audit JOIN audit_tasks ON audit_id = id";
     let rows = world.database.rows(sql).await.unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");

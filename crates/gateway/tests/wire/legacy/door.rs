@@ -130,7 +130,26 @@ async fn what_is_sloppy_is_served_and_what_is_wrong_is_told() {
     for params in [json!({"_meta": null}), json!({"_meta": {}})] {
         assert!(alice.result("tools/list", params).await["tools"].is_array());
     }
-    assert_eq!(alice.code("tools/list", json!({"_meta": []})).await, -32602);
+    // A slip in it is told in the client's own words, and never as a header that it does not know.
+    let version = "io.modelcontextprotocol/protocolVersion";
+    let same = json!({"_meta": {version: VERSION}});
+    assert!(alice.result("tools/list", same).await["tools"].is_array());
+    for (meta, told) in [
+        (json!([]), "it must be an object"),
+        (json!({version: 7}), "must be a string"),
+        (
+            json!({version: "2025-06-18"}),
+            "and MCP-Protocol-Version says",
+        ),
+        (json!({"progressToken": {}}), "`progressToken` must be"),
+    ] {
+        let answer = alice.request("tools/list", json!({"_meta": meta}));
+        let answer = answer.send().await.unwrap();
+        assert_eq!((answer.status, answer.error_code()), (200, Some(-32602)));
+        let message = answer.error()["message"].as_str().unwrap().to_owned();
+        let named = message.starts_with("params._meta: ") && message.contains(told);
+        assert!(named && !message.contains("Mcp-Method"), "{message}");
+    }
     assert_eq!(alice.code("tools/list", json!({"cursor": 7})).await, -32602);
     assert_eq!(
         alice.code("tools/list", json!({"cursor": "forged"})).await,
