@@ -226,6 +226,7 @@ impl Admission {
             ),
         ] {
             if max > 0 && live >= max {
+                self.forget_room(own, tenant);
                 return Err(limited(what));
             }
         }
@@ -246,6 +247,16 @@ impl Admission {
         Ok(())
     }
 
+    /// There is none any more, whatever was found before.
+    fn forget_room(&self, own: u64, tenant: Option<u64>) {
+        let mut book = lock(&self.book);
+        for key in [Some(own), tenant].into_iter().flatten() {
+            if let Some(account) = book.accounts.get_mut(&key) {
+                account.room = None;
+            }
+        }
+    }
+
     /// Takes one of the room that was found before, if there is some. Of those who find it too old one
     /// counts again, and the others take of it meanwhile.
     fn fits(&self, own: u64, tenant: Option<u64>) -> bool {
@@ -264,8 +275,11 @@ impl Admission {
             let account = book.accounts.get_mut(key);
             let room = account.and_then(|account| account.room.as_mut());
             if let Some(room) = room.filter(|room| room.left > 0 && room.until <= now) {
-                room.until = now + COUNTING;
                 is_old = true;
+                // What was found long ago is worth nothing: then all count.
+                if now < room.until + COUNT_AGE_MAX {
+                    room.until = now + COUNTING;
+                }
             }
         }
         if is_old {
@@ -516,6 +530,17 @@ mod tests {
         assert!(
             fits(1_251) && !fits(1_252) && !fits(1_253),
             "no room is left: all count"
+        );
+        counted(9, 1_000);
+        assert!(
+            !fits(3_000) && !fits(3_001),
+            "found too long ago: all count"
+        );
+        counted(9, 9_000);
+        admission.forget_room(key, None);
+        assert!(
+            !fits(5_000) && !fits(5_001),
+            "somebody found that all is taken"
         );
     }
 

@@ -244,7 +244,8 @@ impl Server {
                     }
                     return;
                 }
-                Some(happened) = happening.next() => match happened {
+                // However much a connection has to do in each turn, this is looked at.
+                Some(happened) = tokio::task::unconstrained(happening.next()) => match happened {
                     Happened::Farewell => serving.as_mut().graceful_shutdown(),
                     Happened::End => return,
                 },

@@ -2,7 +2,9 @@
 //! and comments in between so that proxies keep the connection.
 //!
 //! What runs belongs to the stream: when the client goes away, hyper drops the stream, and with
-//! it everything that was done for that client.
+//! it everything that was done for that client. It runs in a task of its own all the same: a client that
+//! takes nothing in (HTTP/2's window) keeps hyper from asking for more, and what runs may hold a
+//! connection to Postgres, or ask for others, just then.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, Sleep};
 
 use crate::deliveries::Mark;
@@ -32,7 +35,8 @@ pub(crate) type Running = Pin<Box<dyn Future<Output = Message> + Send>>;
 pub(crate) struct EventStream {
     first: Option<Message>,
     messages: mpsc::Receiver<Message>,
-    running: Option<Running>,
+    /// Aborted when dropped.
+    running: Option<JoinSet<Message>>,
     last: Option<Message>,
     keep_alive: Duration,
     quiet: Pin<Box<Sleep>>,
@@ -55,10 +59,19 @@ impl EventStream {
         running: Running,
         keep_alive: Duration,
     ) -> Self {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(running);
+        Self {
+            running: Some(tasks),
+            ..Self::of(messages, keep_alive)
+        }
+    }
+
+    fn of(messages: mpsc::Receiver<Message>, keep_alive: Duration) -> Self {
         Self {
             first: None,
             messages,
-            running: Some(running),
+            running: None,
             last: None,
             keep_alive,
             quiet: Box::pin(tokio::time::sleep(keep_alive)),
@@ -79,11 +92,10 @@ impl EventStream {
         last: Message,
         keep_alive: Duration,
     ) -> Self {
-        let never = Box::pin(std::future::pending());
-        let mut stream = Self::new(messages, never, keep_alive);
-        stream.running = None;
-        stream.last = Some(last);
-        stream
+        Self {
+            last: Some(last),
+            ..Self::of(messages, keep_alive)
+        }
     }
 
     /// The mark of the message whose pieces are being written, with the last of them.
@@ -118,10 +130,16 @@ impl EventStream {
             return Poll::Ready(Some(message));
         }
         if let Some(running) = &mut self.running {
-            match running.as_mut().poll(cx) {
-                Poll::Ready(last) => {
+            match running.poll_join_next(cx) {
+                Poll::Ready(ended) => {
                     self.running = None;
-                    self.last = Some(last);
+                    match ended.map(|ended| ended.map_err(JoinError::try_into_panic)) {
+                        Some(Ok(last)) => self.last = Some(last),
+                        // As if it had happened here.
+                        Some(Err(Ok(panic))) => std::panic::resume_unwind(panic),
+                        // The runtime ends, and this with it.
+                        Some(Err(Err(_))) | None => {}
+                    }
                 }
                 Poll::Pending => {
                     // It may have sent something just now.
@@ -189,7 +207,30 @@ mod tests {
             message("last")
         });
         let stream = EventStream::new(receiver, running, Duration::from_secs(1));
-        assert_eq!(all(stream).await, ["1", "2", "3", "last"]);
+        // The head of the answer may leave before the first message is there.
+        let seen = all(stream).await;
+        let seen: Vec<_> = seen.iter().filter(|text| *text != ":").collect();
+        assert_eq!(seen, ["1", "2", "3", "last"]);
+    }
+
+    #[tokio::test]
+    async fn what_runs_goes_on_though_nobody_asks_for_more_and_ends_with_the_stream() {
+        let (sender, receiver) = mpsc::channel(1);
+        let (at, mut reached) = mpsc::unbounded_channel();
+        let running = Box::pin(async move {
+            at.send(()).unwrap();
+            tokio::task::yield_now().await;
+            at.send(()).unwrap();
+            let _sender = sender;
+            std::future::pending().await
+        });
+        let stream = EventStream::new(receiver, running, Duration::from_secs(1));
+        assert_eq!(
+            (reached.recv().await, reached.recv().await),
+            (Some(()), Some(()))
+        );
+        drop(stream);
+        assert_eq!(reached.recv().await, None, "it was dropped with the stream");
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! Coalesces concurrent questions: one round trip for all that wait, no added wait when idle.
 //!
 //! A lone question is asked at once. While its round trip is in flight the next ones gather; when it
-//! is back, the first of them asks for all. Only a crowd begins a further round trip beside it: a few
-//! questions cost the server more in two statements than in one. Whoever leads does it inside its own
+//! is back, the first of them asks for all. Only a crowd begins a further round trip beside it, or somebody
+//! who has waited for too long: a few questions cost the server more in two statements than in one. Whoever leads does it inside its own
 //! request, so nothing is spawned; a leader that is dropped half way fails nobody, because its
 //! followers notice and ask again. Those who went away before their turn are not asked for.
 //!
@@ -87,17 +87,23 @@ impl<Q, A> Batches<Q, A> {
     }
 
     /// The answer to a question, asked together with those that wait beside it. `round_trip`
-    /// answers in the order of the questions.
-    pub(crate) async fn ask<F, E>(&self, question: Q, round_trip: impl Fn(Vec<Q>) -> F) -> Asked<A>
+    /// answers in the order of the questions. Whoever waits until `impatient` lets another round trip
+    /// begin: one that hangs shall not hold up those who came after it.
+    pub(crate) async fn ask<F, E>(
+        &self,
+        question: Q,
+        impatient: impl Future<Output = ()>,
+        round_trip: impl Fn(Vec<Q>) -> F,
+    ) -> Asked<A>
     where
         F: Future<Output = Result<Vec<A>, E>>,
     {
         let (turn, own) = match self.enter(question) {
             Entered::Lead(turn, question) => (turn, question),
-            Entered::Wait(told) => match told.await {
-                Ok(Told::Answer(answer)) => return Asked::Answered(answer),
-                Ok(Told::Lead(turn, question)) => (turn, question),
-                Err(_) => return Asked::Alone,
+            Entered::Wait(told) => match self.told(told, impatient).await {
+                Some(Told::Answer(answer)) => return Asked::Answered(answer),
+                Some(Told::Lead(turn, question)) => (turn, question),
+                None => return Asked::Alone,
             },
             Entered::Full => return Asked::Full,
         };
@@ -119,6 +125,29 @@ impl<Q, A> Batches<Q, A> {
             let _ = follower.send(Told::Answer(answer));
         }
         own.map_or(Asked::Alone, Asked::Answered)
+    }
+
+    /// What somebody who waits is told; `None`: whoever asked for it failed or is gone.
+    async fn told(
+        &self,
+        mut told: oneshot::Receiver<Told<Q, A>>,
+        impatient: impl Future<Output = ()>,
+    ) -> Option<Told<Q, A>> {
+        tokio::select! {
+            biased;
+            told = &mut told => return told.ok(),
+            () = impatient => {}
+        }
+        let begins = {
+            let mut book = self.lock();
+            let begins = book.in_flight < self.limits.in_flight_max;
+            book.in_flight += usize::from(begins);
+            begins
+        };
+        if begins {
+            self.hand_on(true);
+        }
+        told.await.ok()
     }
 
     /// Takes a turn, or joins those who wait, if there is room.
@@ -156,10 +185,22 @@ impl<Q, A> Batches<Q, A> {
         }
     }
 
-    /// Who leads next, when a round trip is over; `None`: nobody, and one less is in flight.
-    fn next(&self) -> Option<Waiting<Q, A>> {
+    /// Gives a turn to who waits longest.
+    fn hand_on(&self, beside: bool) {
+        while let Some((question, told)) = self.next(beside) {
+            let turn = Turn(Some(self.clone()));
+            match told.send(Told::Lead(turn, question)) {
+                Err(Told::Lead(mut back, _)) => back.0 = None,
+                Ok(()) | Err(Told::Answer(_)) => return,
+            }
+        }
+    }
+
+    /// Who leads next, `beside` another round trip or where that makes sense; `None`: nobody, and one less is
+    /// in flight.
+    fn next(&self, beside: bool) -> Option<Waiting<Q, A>> {
         let mut book = self.lock();
-        if book.in_flight == 1 || book.waiting.len() >= self.limits.crowd {
+        if beside || book.in_flight == 1 || book.waiting.len() >= self.limits.crowd {
             while let Some((question, told)) = book.waiting.pop_front() {
                 if !told.is_closed() {
                     return Some((question, told));
@@ -180,13 +221,8 @@ struct Turn<Q, A>(Option<Batches<Q, A>>);
 
 impl<Q, A> Drop for Turn<Q, A> {
     fn drop(&mut self) {
-        let Some(batches) = self.0.take() else { return };
-        while let Some((question, told)) = batches.next() {
-            let turn = Turn(Some(batches.clone()));
-            match told.send(Told::Lead(turn, question)) {
-                Err(Told::Lead(mut back, _)) => back.0 = None,
-                Ok(()) | Err(Told::Answer(_)) => return,
-            }
+        if let Some(batches) = self.0.take() {
+            batches.hand_on(false);
         }
     }
 }

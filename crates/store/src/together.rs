@@ -25,6 +25,10 @@ const TOGETHER: Limits = Limits {
     waiting_max: 32 * 1024,
 };
 
+/// Longer than a healthy round trip takes: one that hangs (a lock, a connection that is cut off) holds nobody
+/// up for longer.
+const IMPATIENT: Duration = Duration::from_millis(100);
+
 /// Whoever asks for others may use its last try to the end.
 const LEADER_LATE: Duration = Duration::from_secs(1);
 
@@ -87,7 +91,8 @@ impl Store {
     where
         F: Future<Output = Result<Vec<A>, Error>>,
     {
-        let asking = batches.ask(question, |questions: Vec<Q>| {
+        let impatient = async { tokio::time::sleep(IMPATIENT).await };
+        let asking = batches.ask(question, impatient, |questions: Vec<Q>| {
             self.metrics.together(operation, questions.len());
             round_trip(questions)
         });

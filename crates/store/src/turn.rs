@@ -2,8 +2,8 @@
 
 use deadpool_postgres::Object;
 use protocol::TaskId;
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use crate::claim::{Claim, ClaimRequest, claim, lock_slots};
@@ -88,6 +88,8 @@ pub enum Turn {
         claim: Box<Claim>,
         /// The version in whose stream its hint is.
         version: i32,
+        /// All that was due was of one principal and of one priority.
+        alone: bool,
     },
     /// The next job is of this tool, whose slots are counted: ask again for it alone, by
     /// [`Store::claim_slot`].
@@ -125,6 +127,9 @@ pub enum Waiting {
 const TAKE: &str = "take";
 const SURE: &str = "sure";
 const LOOK: &str = "look";
+
+/// For one transaction.
+const KEEP_PLAN: &str = "SET LOCAL plan_cache_mode = force_generic_plan";
 
 /// The tools of a request as columns.
 struct Columns<'a> {
@@ -177,9 +182,8 @@ impl Store {
             let connected_ms = self.connected_ms(connection);
             let statement = connection.prepare_cached(sql!("claim_best")).await?;
             let asked = Asked::new(self, request, connected_ms, TAKE);
-            let row = connection
-                .query_one(&statement, &asked.arguments(request, &columns))
-                .await?;
+            let arguments = asked.arguments(request, &columns);
+            let row = by_kept_plan(connection, &statement, &arguments).await?;
             Ok(turn(&row, request.token))
         })
     }
@@ -212,6 +216,7 @@ impl Store {
         Ok(row.map(|row| Turn::Claimed {
             claim: Box::new(claim(&row, request.token)),
             version,
+            alone: false,
         }))
     }
 
@@ -234,6 +239,7 @@ impl Store {
                 lock_slots(&transaction, tool).await?;
             }
             let statement = transaction.prepare_cached(sql!("claim_best")).await?;
+            transaction.batch_execute(KEEP_PLAN).await?;
             let asked = Asked::new(self, request, connected_ms, SURE);
             let row = transaction
                 .query_one(&statement, &asked.arguments(request, &columns))
@@ -263,9 +269,8 @@ impl Store {
             let connected_ms = self.connected_ms(connection);
             let statement = connection.prepare_cached(sql!("claim_best")).await?;
             let asked = Asked::new(self, &request, connected_ms, LOOK);
-            let row = connection
-                .query_one(&statement, &asked.arguments(&request, &columns))
-                .await?;
+            let arguments = asked.arguments(&request, &columns);
+            let row = by_kept_plan(connection, &statement, &arguments).await?;
             Ok(match row.get::<_, Option<Uuid>>("best_id") {
                 Some(id) => Waiting::Next {
                     id: TaskId::from_uuid(id),
@@ -276,6 +281,26 @@ impl Store {
             })
         })
     }
+}
+
+/// Runs `claim_best.sql` by the plan that is made once, without regard to its arguments: one made anew costs
+/// more than it finds, and what Postgres counted before a backlog misleads it. A transaction of its own, in
+/// one round trip.
+async fn by_kept_plan(
+    connection: &Object,
+    statement: &Statement,
+    arguments: &[&(dyn ToSql + Sync)],
+) -> Result<Row, Fault> {
+    let begin = format!("BEGIN; {KEEP_PLAN}");
+    let (begun, row, ended) = tokio::join!(
+        connection.batch_execute(&begin),
+        connection.query_one(statement, arguments),
+        connection.batch_execute("COMMIT"),
+    );
+    begun?;
+    let row = row?;
+    ended?;
+    Ok(row)
 }
 
 /// The other arguments of `claim_best.sql`.
@@ -336,6 +361,7 @@ fn turn(row: &Row, token: Uuid) -> Turn {
         return Turn::Claimed {
             claim: Box::new(claim(row, token)),
             version: row.get("best_version"),
+            alone: row.get("alone"),
         };
     }
     if row.get("named") {

@@ -253,10 +253,10 @@ impl Worker {
         let lease = parts.store.config().lease;
         let beating = self.health.liveness("heartbeat", LOOP_AGE_MAX.max(lease));
         let turns = turn::Turns::new(
-            parts.store.clone(),
-            parts.queue.clone(),
+            (parts.store.clone(), parts.queue.clone()),
             self.tools.clone(),
             name,
+            parts.config.slots,
         );
         let puller = pull::Puller {
             parts,

@@ -1,8 +1,9 @@
 //! From a hint to a job: the hinted one while there are places, the one whose turn it is where more
 //! waits than there are.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::TaskId;
@@ -18,6 +19,8 @@ use crate::tool::{Served, ToolSet};
 const OLDEST_EVERY: u32 = 8;
 /// Looks at the queue for one hint, while others are faster at the slots of limited tools.
 const LOOKS: u32 = 4;
+/// Whoever comes while somebody is alone in a queue waits so much longer for its turn, at most.
+const ALONE_FOR: Duration = Duration::from_millis(200);
 /// Before another look at what others are at: as long as a commit takes, and no busy loop.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -54,11 +57,22 @@ pub(crate) struct Turns {
     tools: ToolSet,
     name: Arc<str>,
     taken: AtomicU32,
+    places: usize,
+    /// Queues in which all that was due was one principal's: hints that may still be followed, until when.
+    alone: Mutex<HashMap<String, (usize, Instant)>>,
 }
 
 impl Turns {
-    pub(crate) fn new(store: Store, queue: Queue, tools: ToolSet, name: Arc<str>) -> Self {
+    /// `places`: jobs that the worker runs at once.
+    pub(crate) fn new(
+        (store, queue): (Store, Queue),
+        tools: ToolSet,
+        name: Arc<str>,
+        places: usize,
+    ) -> Self {
         Self {
+            places,
+            alone: Mutex::default(),
             store,
             queue,
             tools,
@@ -74,9 +88,8 @@ impl Turns {
         let Some(hinted) = self.tools.find(&wanted.lane.tool) else {
             return Ok(Picked::Nothing);
         };
-        if !wanted.crowded
-            && let Some(job) = self.hinted(wanted, &hinted).await?
-        {
+        let by_hint = !wanted.crowded || self.is_alone(&hinted.spec.policy.queue);
+        if by_hint && let Some(job) = self.hinted(wanted, &hinted).await? {
             return Ok(job);
         }
         let next = self.next(wanted, &hinted).await?;
@@ -86,6 +99,30 @@ impl Turns {
                 Ok(self.hinted(wanted, &hinted).await?.unwrap_or(next))
             }
             next => Ok(next),
+        }
+    }
+
+    /// Remembers whether everything that is due in a queue is of one principal and one priority. Then hints
+    /// are as good as turns and cost a tenth: for as many jobs as this worker has places, and not for long.
+    fn note(&self, queue: &str, alone: bool) {
+        let mut book = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        if alone {
+            let until = Instant::now() + ALONE_FOR;
+            book.insert(queue.to_owned(), (self.places, until));
+        } else {
+            book.remove(queue);
+        }
+    }
+
+    /// Whether a hint of this queue may be followed as long as somebody is alone there.
+    fn is_alone(&self, queue: &str) -> bool {
+        let mut book = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        match book.get_mut(queue) {
+            Some((left, until)) if *left > 0 && *until > Instant::now() => {
+                *left -= 1;
+                true
+            }
+            Some(_) | None => false,
         }
     }
 
@@ -132,7 +169,12 @@ impl Turns {
         for _ in 0..LOOKS {
             let sent = Instant::now();
             match self.store.claim_best(&request).await? {
-                Turn::Claimed { claim, version } => {
+                Turn::Claimed {
+                    claim,
+                    version,
+                    alone,
+                } => {
+                    self.note(request.queue, alone);
                     return Ok(self.job((claim, version), sent, wanted));
                 }
                 Turn::Limited { tool, queue } => {
@@ -171,7 +213,9 @@ impl Turns {
         };
         let sent = Instant::now();
         match self.store.claim_slot(&request).await? {
-            Turn::Claimed { claim, version } => Ok(Some(self.job((claim, version), sent, wanted))),
+            Turn::Claimed { claim, version, .. } => {
+                Ok(Some(self.job((claim, version), sent, wanted)))
+            }
             Turn::Limited { .. } | Turn::Named | Turn::Busy | Turn::Nothing => Ok(None),
         }
     }

@@ -94,6 +94,8 @@ WITH RECURSIVE hinted AS MATERIALIZED (
 SELECT c.*, b.id AS best_id, b.queue AS best_queue, b.tool AS best_tool, b.tool_version AS best_version,
     CASE WHEN b.journaled THEN b.tool_version ELSE b.version END AS served_version,
     EXISTS (SELECT FROM hinted h WHERE h.named) AS named,
+    -- All that is due is of one principal and one priority: which of it is taken does not matter.
+    (SELECT min(r.principal) = max(r.principal) AND min(r.priority) = max(r.priority) FROM ranked r) IS TRUE AS alone,
     -- Something could be taken, and others have it locked at the moment.
     b.id IS NULL AND EXISTS (SELECT FROM ranked r CROSS JOIN LATERAL (
         SELECT FROM tasks t

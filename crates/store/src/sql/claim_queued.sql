@@ -3,10 +3,7 @@
 -- by the same token, a lease that ran out, a version that is pinned. Rows are locked in id order.
 -- `coalesce`: by id, and never by an index of what is live, which is taken for small after a quiet hour.
 WITH mine AS MATERIALIZED (
-    SELECT t.id, v.version, v.claim_token, v.worker FROM (
-        SELECT $1::uuid[] AS ids, $2::text[] AS tools, $3::int[] AS versions, $4::uuid[] AS tokens, $5::text[] AS workers
-        OFFSET 0) q
-    CROSS JOIN unnest(q.ids, q.tools, q.versions, q.tokens, q.workers)
+    SELECT t.id, v.version, v.claim_token, v.worker FROM unnest((SELECT $1::uuid[]), (SELECT $2::text[]), (SELECT $3::int[]), (SELECT $4::uuid[]), (SELECT $5::text[]))
       AS v(id, tool, version, claim_token, worker)
     JOIN tasks t ON t.id = v.id AND t.tool = v.tool
     WHERE coalesce(t.phase, '') = 'queued' AND t.run_at <= now() AND t.stop_requested_at IS NULL AND NOT t.journaled

@@ -3,10 +3,8 @@
 -- loss. Rows are locked in id order.
 -- `coalesce`: by id, and never by an index of what is live, which is taken for small after a quiet hour.
 WITH mine AS MATERIALIZED (
-    SELECT t.id, v.result, v.worked_ms, v.is_error FROM (
-        SELECT $1::uuid[] AS ids, $2::int[] AS attempts, $3::uuid[] AS tokens, $4::bytea[] AS results,
-            $5::bigint[] AS worked, $6::bool[] AS errors OFFSET 0) q
-    CROSS JOIN unnest(q.ids, q.attempts, q.tokens, q.results, q.worked, q.errors)
+    SELECT t.id, v.result, v.worked_ms, v.is_error FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[]), (SELECT $3::uuid[]), (SELECT $4::bytea[]),
+        (SELECT $5::bigint[]), (SELECT $6::bool[]))
       AS v(id, attempt, claim_token, result, worked_ms, is_error)
     JOIN tasks t ON t.id = v.id AND t.attempt = v.attempt AND t.claim_token = v.claim_token
     WHERE coalesce(t.phase, '') = 'running' AND t.open_step IS NULL

@@ -2,6 +2,7 @@
 //! whoever was let down is told so.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -119,6 +120,14 @@ async fn round_trip(
     Ok(trip.questions.iter().copied().map(answer).collect())
 }
 
+/// Every other caller loses patience at some time.
+async fn impatient(question: u32) {
+    if question.is_multiple_of(2) {
+        pending::<()>().await;
+    }
+    yield_now().await;
+}
+
 fn run(scenario: Scenario) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let batches = Batches::<u32, u32>::new(scenario.limits);
@@ -126,7 +135,9 @@ fn run(scenario: Scenario) {
         let (batches, seen) = (batches.clone(), Arc::clone(&seen));
         spawn(async move {
             batches
-                .ask(question, |questions| round_trip(scenario, &seen, questions))
+                .ask(question, impatient(question), |questions| {
+                    round_trip(scenario, &seen, questions)
+                })
                 .await
         })
     };
@@ -190,8 +201,9 @@ fn a_lone_question_is_asked_at_once_and_alone() {
             };
             let seen = Mutex::new(Seen::default());
             let batches = Batches::<u32, u32>::new(scenario.limits);
-            let found =
-                block_on(batches.ask(7, |questions| round_trip(scenario, &seen, questions)));
+            let found = block_on(batches.ask(7, pending(), |questions| {
+                round_trip(scenario, &seen, questions)
+            }));
             assert_eq!(found, Asked::Answered(answer(7)));
             assert_eq!(seen.lock().unwrap().trips, 1);
         },
@@ -211,6 +223,24 @@ fn everybody_gets_the_answer_to_the_own_question() {
             });
         }
     }
+}
+
+/// One round trip never ends; whoever comes after it and loses patience is asked for beside it.
+#[test]
+fn one_that_hangs_holds_up_nobody_who_is_impatient() {
+    let run = || {
+        let batches = Batches::<u32, u32>::new(CROWDS);
+        let hanging = async |_: Vec<u32>| pending::<Result<Vec<u32>, ()>>().await;
+        let trip =
+            async |questions: Vec<u32>| Ok::<_, ()>(questions.into_iter().map(answer).collect());
+        block_on(async {
+            let mut hangs = Box::pin(batches.ask(0, pending(), hanging));
+            assert!(poll(&mut hangs).await.is_pending());
+            let other = batches.ask(1, yield_now(), trip);
+            assert_eq!(other.await, Asked::Answered(answer(1)));
+        });
+    };
+    shuttle::check_dfs(run, None);
 }
 
 #[test]
@@ -274,7 +304,7 @@ fn who_went_away_before_the_own_turn_is_not_asked_for() {
                         yield_now().await;
                         Ok::<_, ()>(questions.into_iter().map(answer).collect())
                     };
-                    batches.ask(question, round_trip).await
+                    batches.ask(question, pending(), round_trip).await
                 }
             };
             block_on(async {

@@ -209,12 +209,14 @@ fn take_apart(text: &str, parts: &mut Vec<String>) {
 
 /// Whether it takes a list of ids, in any of its parameters. (`ALL` leaves those out that it is given.)
 fn takes_ids(sql: &str) -> bool {
-    ["ANY($", "unnest($"].iter().any(|begins| {
+    let takes = |begins: &str, ends: &str| {
         sql.split(begins).skip(1).any(|rest| {
             let after = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
-            after.len() < rest.len() && after.starts_with("::uuid[]")
+            after.len() < rest.len() && after.starts_with(ends)
         })
-    })
+    };
+    let begins = ["ANY($", "unnest($", "ANY((SELECT $", "unnest((SELECT $"];
+    begins.iter().any(|begins| takes(begins, "::uuid[]")) || takes("(SELECT $", "::uuid[] AS ")
 }
 
 #[test]
@@ -222,6 +224,13 @@ fn lists_of_ids_are_seen_wherever_they_stand() {
     assert!(takes_ids("… WHERE id = ANY($1::uuid[])"));
     assert!(takes_ids("… OR id = ANY($12::uuid[]))"));
     assert!(takes_ids("FROM unnest($3::uuid[], $4::int[])"));
+    assert!(takes_ids("WHERE id = ANY((SELECT $1::uuid[])::uuid[])"));
+    assert!(takes_ids(
+        "FROM unnest((SELECT $1::uuid[]), (SELECT $2::text[]))"
+    ));
+    assert!(takes_ids(
+        "FROM (SELECT $1::uuid[] AS ids, $2::text[] AS b OFFSET 0) q"
+    ));
     assert!(!takes_ids(
         "… tool = ANY($1::text[]) AND id <> ALL($2::uuid[])"
     ));

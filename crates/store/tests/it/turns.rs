@@ -226,7 +226,7 @@ async fn a_hint_leads_to_its_jobs_queue() {
         oldest_first: false,
     };
     match world.store.claim_best(&request).await.unwrap() {
-        Turn::Claimed { claim, version } => {
+        Turn::Claimed { claim, version, .. } => {
             assert_eq!((claim.id(), version), (first, 1));
             assert_eq!(claim.queue, "old");
         }
@@ -242,6 +242,31 @@ async fn a_hint_leads_to_its_jobs_queue() {
     };
     let turn = world.store.claim_best(&request).await.unwrap();
     assert!(matches!(turn, Turn::Named), "{turn:?}");
+}
+
+/// Whether hints may be followed instead: told only where one principal's jobs of one priority are due.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_tells_whether_somebody_is_alone() {
+    let world = World::new().await;
+    let tools = [served("report", Limits::default())];
+    let alone = async || match next_of(&world.store, "default", &tools).await {
+        Turn::Claimed { alone, .. } => alone,
+        other => panic!("{other:?}"),
+    };
+    let policy = ToolPolicy::default();
+    flood(&world, &world.alice, &policy, 3).await;
+    assert!(alone().await);
+    flood(&world, &world.mallory, &policy, 1).await;
+    assert!(!alone().await, "somebody else waits");
+    assert!(alone().await, "and has been served");
+    let urgent = ToolPolicy {
+        priority: 5,
+        ..ToolPolicy::default()
+    };
+    flood(&world, &world.alice, &policy, 2).await;
+    flood(&world, &world.alice, &urgent, 1).await;
+    assert!(!alone().await, "something more urgent waits");
+    assert!(alone().await);
 }
 
 /// What is locked is left to whoever is at it, and not said to be nothing.
