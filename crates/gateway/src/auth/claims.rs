@@ -67,24 +67,22 @@ enum Audience {
     Many(Vec<String>),
 }
 
-/// Claims that an access token never has, and another kind of token always: the hashes of an ID token
-/// (OpenID Connect Core §3.1.3.6, §3.3.2.11), the events of a security event or a logout (RFC 8417 §2.2).
+/// The hash of an access token, in an ID token (OpenID Connect Core §3.1.3.6).
+const AT_HASH: &str = "at_hash";
+/// Claims that an access token never has, and another kind of token always: the other hashes of an ID token
+/// (§3.3.2.11), the events of a security event or a logout (RFC 8417 §2.2).
 /// (A `nonce` says nothing: Keycloak wrote it into access tokens until 24.)
-const OF_OTHERS: [&str; 4] = ["at_hash", "c_hash", "s_hash", "events"];
-/// Where issuers say in a claim of their own what a token is: Keycloak, Cognito.
-const KINDS: [(&str, &[&str]); 2] = [
-    (
-        "typ",
-        &[
-            "id",
-            "refresh",
-            "offline",
-            "logout",
-            "refresh_token",
-            "id_token",
-        ],
-    ),
-    ("token_use", &["id", "refresh"]),
+const OF_OTHERS: [&str; 3] = ["c_hash", "s_hash", "events"];
+/// Where issuers say in a claim of their own what a token is: Keycloak, Cognito, Ory.
+const SAYS_KIND: [&str; 2] = ["typ", "token_use"];
+/// What they call those that are no access tokens.
+const OTHER_KINDS: [&str; 6] = [
+    "id",
+    "id_token",
+    "refresh",
+    "refresh_token",
+    "offline",
+    "logout",
 ];
 
 /// What claims are judged by.
@@ -126,7 +124,7 @@ impl Claims {
         let claims = &self.registered;
         let is_token = origin == Origin::Token;
         // A refresh token is active, too, where its issuer is asked.
-        if self.is_of_another_kind() {
+        if self.is_of_another_kind(by.issuer) {
             return Err(invalid("the token is no access token"));
         }
         match claims.iss.as_deref() {
@@ -175,12 +173,15 @@ impl Claims {
 
     /// Whether this says of itself that it is no access token: it may be signed by the same key, and even be
     /// for us where a client has our name.
-    fn is_of_another_kind(&self) -> bool {
-        let is_other = |(name, kinds): &(&str, &[&str])| {
+    fn is_of_another_kind(&self, issuer: &Issuer) -> bool {
+        let is_other = |name: &&str| {
             let kind = self.all.get(*name).and_then(Value::as_str);
-            kind.is_some_and(|kind| kinds.iter().any(|other| other.eq_ignore_ascii_case(kind)))
+            kind.is_some_and(|kind| OTHER_KINDS.iter().any(|one| one.eq_ignore_ascii_case(kind)))
         };
-        OF_OTHERS.iter().any(|name| self.all.contains_key(*name)) || KINDS.iter().any(is_other)
+        let has = |name: &str| self.all.contains_key(name);
+        (has(AT_HASH) && !issuer.access_tokens_have_at_hash)
+            || OF_OTHERS.iter().any(|name| has(name))
+            || SAYS_KIND.iter().any(is_other)
     }
 
     fn tenant(&self, issuer: &Issuer) -> Result<Option<String>, Refused> {
@@ -245,15 +246,22 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000;
 
-    fn judge_as(claims: &Value, origin: Origin) -> Result<Proven, Refused> {
-        let issuer = Issuer {
+    fn issuer() -> Issuer {
+        Issuer {
             issuer: "https://id".to_owned(),
             tenant_claim: "org".to_owned(),
             ..Issuer::default()
-        };
+        }
+    }
+
+    fn judge_as(claims: &Value, origin: Origin) -> Result<Proven, Refused> {
+        judge_of(&issuer(), claims, origin)
+    }
+
+    fn judge_of(issuer: &Issuer, claims: &Value, origin: Origin) -> Result<Proven, Refused> {
         let by = Judge {
             resource: "https://us/mcp",
-            issuer: &issuer,
+            issuer,
             leeway: 30,
             now: NOW,
         };
@@ -296,7 +304,10 @@ mod tests {
             ("typ", json!("Refresh")),
             ("typ", json!("Offline")),
             ("typ", json!("Logout")),
+            ("typ", json!("refresh_token")),
             ("token_use", json!("id")),
+            ("token_use", json!("id_token")),
+            ("token_use", json!("refresh_token")),
         ] {
             assert!(
                 with(|claims| claims[name] = value.clone()).is_err(),
@@ -311,11 +322,32 @@ mod tests {
             ("typ", json!("Bearer")),
             ("typ", json!(7)),
             ("token_use", json!("access")),
+            ("token_use", json!("access_token")),
         ] {
             assert!(
                 with(|claims| claims[name] = value.clone()).is_ok(),
                 "{name}: {value}"
             );
+        }
+    }
+
+    /// Dex writes the hash of nothing into its access tokens; nobody else's are let in by that, and nothing else.
+    #[test]
+    fn an_issuer_may_have_at_hash_in_its_access_tokens() {
+        let dex = Issuer {
+            access_tokens_have_at_hash: true,
+            ..issuer()
+        };
+        let mut claims = json!({"iss": "https://id", "sub": "alice", "aud": "https://us/mcp",
+                                "exp": NOW + 60, "at_hash": "x"});
+        for origin in [Origin::Token, Origin::Introspection] {
+            assert!(judge_of(&dex, &claims, origin).is_ok());
+            assert!(judge_as(&claims, origin).is_err());
+        }
+        for name in ["c_hash", "s_hash", "events"] {
+            claims[name] = json!("x");
+            assert!(judge_of(&dex, &claims, Origin::Token).is_err(), "{name}");
+            claims.as_object_mut().unwrap().remove(name);
         }
     }
 

@@ -95,6 +95,8 @@ pub struct Issuer {
     /// Its access tokens say in their header that they are some (`typ` is `at+jwt`, RFC 9068), and no other
     /// JWT is believed.
     pub at_jwt_only: bool,
+    /// Its access tokens have a claim `at_hash`, as Dex's do. Otherwise a token with one is taken for an ID token.
+    pub access_tokens_have_at_hash: bool,
     /// Claims that hold scopes, as text with spaces or as a list.
     pub scope_claims: Vec<String>,
     /// The claim that names the caller's tenant; empty: none does.
@@ -142,6 +144,7 @@ impl Default for Issuer {
             jwks_file: None,
             algorithms: Algorithm::ALL.to_vec(),
             at_jwt_only: false,
+            access_tokens_have_at_hash: false,
             scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
             tenant_claim: String::new(),
             introspection_url: String::new(),

@@ -162,9 +162,12 @@ impl Asker {
         }
         let told: Told = serde_json::from_slice(&answered.body)
             .map_err(|_| format!("{} did not answer as RFC 7662 says", self.url))?;
-        let is_bearer = told
-            .token_type
-            .is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+        // Duende says what it is where RFC 7662 §2.2 asks how it is used.
+        let is_bearer = told.token_type.is_none_or(|kind| {
+            ["bearer", "access_token"]
+                .iter()
+                .any(|good| kind.eq_ignore_ascii_case(good))
+        });
         Ok((told.active && is_bearer).then_some(answered.body))
     }
 }

@@ -190,6 +190,16 @@ async fn every_token_gets_what_it_deserves() {
             false,
             claim("token_use", json!("id")),
         ),
+        (
+            "an ID token of Ory",
+            false,
+            claim("token_use", json!("id_token")),
+        ),
+        (
+            "a refresh token of Ory",
+            false,
+            claim("token_use", json!("refresh_token")),
+        ),
         ("a refresh token", false, claim("typ", json!("Refresh"))),
         ("an offline token", false, claim("typ", json!("Offline"))),
         (
@@ -403,6 +413,20 @@ async fn where_access_tokens_say_so_no_other_jwt_is_one() {
         }
         let token = doors.p256.sign_with(&header, &doors.claims());
         assert_eq!(doors.status(&token).await, status, "{typ}");
+    }
+}
+
+/// Dex's access tokens have the claim that tells ID tokens elsewhere.
+#[tokio::test]
+async fn where_access_tokens_have_at_hash_it_refuses_none() {
+    let doors = Doors::with(|mut auth| {
+        auth.issuers[0].access_tokens_have_at_hash = true;
+        auth
+    })
+    .await;
+    for (name, status) in [("at_hash", 200), ("c_hash", 401), ("s_hash", 401)] {
+        let token = doors.p256.sign(&doors.changed(name, json!("x")));
+        assert_eq!(doors.status(&token).await, status, "{name}");
     }
 }
 

@@ -37,12 +37,23 @@ async fn opaque_tokens_are_introspected() {
         ("early", with("nbf", json!(now() + 600))),
         ("elsewhere", with("iss", json!("https://evil.example.com"))),
         ("proof", with("token_type", json!("DPoP"))),
+        ("refresh", with("token_type", json!("refresh_token"))),
+        ("refresh-of-ory", with("token_use", json!("refresh_token"))),
         ("bound", with("cnf", json!({"x5t#S256": "x"}))),
     ];
     for (token, said) in &cases {
         doors.issuer.know(token, said.clone());
         assert_eq!(doors.status(token).await, 401, "{token}");
     }
+    // Duende's: what it is, not how it is used. Ory says both.
+    doors
+        .issuer
+        .know("duende", with("token_type", json!("access_token")));
+    assert_eq!(doors.status("duende").await, 200);
+    doors
+        .issuer
+        .know("ory", with("token_use", json!("access_token")));
+    assert_eq!(doors.status("ory").await, 200);
     // Once for all who wait, and not again for a while.
     let before = doors.issuer.requests("/introspect");
     doors
