@@ -8,6 +8,8 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use harness::cluster::{Cluster, Plan};
@@ -808,4 +810,58 @@ async fn a_tenant_is_erased_but_not_who_is_elsewhere_too() {
     let all = desk.json(&[&erase[..], &["--yes"]].concat());
     assert!(all.0, "{all:?}");
     assert_eq!(left().await, ["dora", "erik"]);
+}
+
+/// One who goes on creating holds up nobody behind it, and who comes to have tasks elsewhere before its turn is
+/// left alone as if it had had them before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_is_erased_while_its_principals_go_on() {
+    let system = System::of(0, 0, 0).await;
+    let settings = store::Config {
+        url: system.database.url().to_owned(),
+        ..store::Config::default()
+    };
+    let store = store::Store::new(settings, &telemetry::Registry::new()).unwrap();
+    for subject in ["anna", "ben", "cleo"] {
+        queued(&store, subject, Some("acme")).await;
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let creates = tokio::spawn({
+        let (store, is_over) = (store.clone(), is_over.clone());
+        async move {
+            while !is_over.load(Ordering::Relaxed) {
+                queued(&store, "anna", Some("acme")).await;
+            }
+        }
+    });
+    let desk = system.desk;
+    let erasing = tokio::task::spawn_blocking(move || {
+        let erase = ["tasks", "erase", "--tenant", "https://issuer", "acme"];
+        let erased = desk.run(&[&erase[..], &["--yes", "--wait", "5s"]].concat());
+        (desk, erased)
+    });
+    let begun = async || {
+        let sql = "SELECT id::text FROM audit";
+        let rows = system.database.rows(sql).await.unwrap();
+        (!rows.is_empty()).then_some(())
+    };
+    harness::wait::until("the first one's turn", SOON, begun)
+        .await
+        .unwrap();
+    queued(&store, "ben", Some("other")).await;
+    let (desk, erased) = erasing.await.unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    creates.await.unwrap();
+    let told = String::from_utf8_lossy(&erased.stderr).into_owned();
+    assert_eq!(erased.status.code(), Some(1), "{told}");
+    assert!(told.contains("https://issuer ben has tasks"), "{told}");
+    assert!(!told.contains("https://issuer anna"), "{told}");
+    assert!(told.contains("run the same command again"), "{told}");
+    let sql = "SELECT subject, tenant FROM tasks WHERE subject <> 'anna' ORDER BY 2";
+    let left = system.database.rows(sql).await.unwrap();
+    let left: Vec<Option<String>> = left.into_iter().flatten().collect();
+    let left: Vec<&str> = left.iter().flatten().map(String::as_str).collect();
+    assert_eq!(left, ["ben", "acme", "ben", "other"], "{told}");
+    // Hers and the last one's: the other's turn left no line.
+    assert_eq!(desk.rows(&["audit", "list"]).len(), 2, "{told}");
 }

@@ -44,7 +44,7 @@ impl std::ops::AddAssign for Traces {
 pub struct Member {
     /// Its subject; the issuer is the tenant's.
     pub subject: String,
-    /// It has tasks as well that are not this tenant's.
+    /// It has tasks as well that are not this tenant's, or what is left of some, or answered for others elsewhere.
     pub elsewhere: bool,
 }
 
@@ -85,7 +85,7 @@ impl Store {
         })
     }
 
-    /// Whose tasks are a tenant's, or were: by their subjects.
+    /// Whose tasks are a tenant's, or were, and who answered for others of it: by their subjects.
     ///
     /// # Errors
     /// When Postgres could not be asked.
@@ -100,6 +100,25 @@ impl Store {
                     elsewhere: row.get("elsewhere"),
                 })
                 .collect())
+        })
+    }
+
+    /// Whether a principal has what is not this tenant's, as [`Store::members_of`] says it, by now.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn elsewhere(
+        &self,
+        issuer: &str,
+        tenant: &str,
+        subject: &str,
+    ) -> Result<bool, Error> {
+        with_connection!(self, "elsewhere", |connection| {
+            let statement = connection.prepare_cached(sql!("elsewhere")).await?;
+            let row = connection
+                .query_one(&statement, &[&issuer, &tenant, &subject])
+                .await?;
+            Ok(row.get("elsewhere"))
         })
     }
 

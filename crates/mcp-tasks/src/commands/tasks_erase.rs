@@ -1,6 +1,7 @@
 //! `mcp-tasks tasks erase`: everything that is kept of one principal goes, or of all of a tenant, names
 //! included.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -60,18 +61,21 @@ pub fn run(erase: &Erase) -> Result<ExitCode, Failure> {
             let (others, members): (Vec<Member>, Vec<Member>) =
                 members.into_iter().partition(|member| member.elsewhere);
             let subjects = members.iter().map(|member| member.subject.as_str());
-            let ended = each(desk, erase, issuer, subjects).await?;
-            for other in &others {
-                let subject = &other.subject;
+            let (ended, moved) = each(desk, erase, (issuer, Some(tenant)), subjects).await?;
+            let others = others.iter().map(|other| other.subject.as_str());
+            let others: BTreeSet<&str> = others.chain(moved).collect();
+            for subject in &others {
                 eprintln!(
-                    "mcp-tasks: {issuer} {subject} has tasks that are not of this tenant: erase it with --principal, or not at all"
+                    "mcp-tasks: {issuer} {subject} has tasks that are not of this tenant, or what is left of some: erase it with --principal, or not at all"
                 );
             }
             if !erase.yes {
                 return Ok(ended);
             }
-            // Who called meanwhile for the first time.
-            let is_more = store.members_of(issuer, tenant).await?.len() > others.len();
+            // Who called meanwhile for the first time, or goes on calling.
+            let members = store.members_of(issuer, tenant).await?;
+            let mut members = members.iter().map(|member| member.subject.as_str());
+            let is_more = members.any(|subject| !others.contains(subject));
             if is_more {
                 eprintln!(
                     "mcp-tasks: there are tasks of this tenant again; run the same command again"
@@ -85,21 +89,31 @@ pub fn run(erase: &Erase) -> Result<ExitCode, Failure> {
                 "--principal takes an issuer and a subject, --tenant an issuer and a tenant".into(),
             );
         };
-        each(desk, erase, issuer, [subject.as_str()].into_iter()).await
+        let subjects = [subject.as_str()].into_iter();
+        let (ended, _) = each(desk, erase, (issuer, None), subjects).await?;
+        Ok(ended)
     })
 }
 
-/// One principal of this issuer after the other.
+/// One principal of this issuer after the other. For a tenant those are left alone, and returned, that have tasks
+/// elsewhere when their turn comes: it may come long after they were found.
 async fn each<'a>(
     desk: &Desk,
     erase: &Erase,
-    issuer: &str,
+    (issuer, tenant): (&str, Option<&str>),
     subjects: impl Iterator<Item = &'a str>,
-) -> Result<ExitCode, Failure> {
+) -> Result<(ExitCode, Vec<&'a str>), Failure> {
     let mut done = Done::default();
+    let mut moved = Vec::new();
     for subject in subjects {
         if !erase.yes {
             done.left += desk.store.traces(issuer, subject).await?;
+            continue;
+        }
+        if let Some(tenant) = tenant
+            && desk.store.elsewhere(issuer, tenant, subject).await?
+        {
+            moved.push(subject);
             continue;
         }
         // Its name would stay in the trail of its own erasure.
@@ -120,20 +134,20 @@ async fn each<'a>(
     tell(desk, &done.left);
     if !erase.yes {
         eprintln!("nothing was erased: say --yes");
-        return Ok(ExitCode::SUCCESS);
+        return Ok((ExitCode::SUCCESS, moved));
     }
     eprintln!(
         "erase: {}",
         operator::tasks(usize::try_from(done.erased).unwrap_or(usize::MAX))
     );
     if done.left == Traces::default() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok((ExitCode::SUCCESS, moved));
     }
     for id in &done.live {
         eprintln!("mcp-tasks: task {id} has not ended yet: it is told to stop");
     }
     eprintln!("mcp-tasks: not all is erased; run the same command again");
-    Ok(ExitCode::FAILURE)
+    Ok((ExitCode::FAILURE, moved))
 }
 
 /// All of one principal.
@@ -145,24 +159,34 @@ async fn all(
 ) -> Result<Done, Failure> {
     let store = &desk.store;
     let queue = desk.queue().await;
+    let there = store.traces(issuer, subject).await?;
+    let there = u64::try_from(there.ended + there.live).unwrap_or(0);
     let began = Instant::now();
-    let mut erased = 0;
+    let (mut erased, mut steps) = (0, 0);
     loop {
         let live = store.live_of(issuer, subject, BATCH).await?;
+        let mut moved = 0;
         for (id, _) in live.iter().filter(|(_, stopping)| !stopping) {
             stop(desk, queue.as_ref(), (audit, *id)).await?;
+            moved += 1;
         }
         let gone = store.erase(audit, (issuer, subject), BATCH).await?;
         erased += gone;
-        if gone > 0 || live.iter().any(|(_, stopping)| !stopping) {
+        moved += gone;
+        steps += moved;
+        // What was there may be much, and goes however long that takes: each is told to stop once, and erased
+        // once. What is made meanwhile may not hold up those who come after.
+        let is_late = began.elapsed() > wait && (moved == 0 || steps >= there.saturating_mul(2));
+        if moved > 0 && !is_late {
             continue;
         }
-        let is_late = began.elapsed() > wait;
         if live.is_empty() || is_late {
             store.erase_traces(issuer, subject).await?;
             let left = store.traces(issuer, subject).await?;
             // What somebody else had locked a moment ago, or was just created, goes in the next round.
             if left == Traces::default() || is_late {
+                // Some of those above have ended since.
+                let live = store.live_of(issuer, subject, BATCH).await?;
                 let live = live.into_iter().map(|(id, _)| id).collect();
                 return Ok(Done { erased, left, live });
             }

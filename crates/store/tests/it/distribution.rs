@@ -80,6 +80,7 @@ const ACROSS: &[(&str, &str)] = &[
     ("waiting_callbacks", "a sweep"),
     ("wake", "a sweep"),
     // Of operators.
+    ("elsewhere", "all of a principal"),
     ("erase", "all of a principal"),
     ("erase_traces", "all of a principal"),
     ("list_tasks", "a filter"),

@@ -14,7 +14,7 @@ use crate::support::{
     question, step, store, token,
 };
 
-const ISSUER: &str = "https://issuer";
+pub const ISSUER: &str = "https://issuer";
 /// Stands nowhere else, not even in part.
 const ERICA: &str = "erica-4711";
 /// In everything that is said for her.
@@ -35,7 +35,7 @@ fn said() -> String {
     format!("{{\"said\": \"{SAID}\"}}")
 }
 
-async fn queued(store: &Store, owner: &Principal, key: Option<&'static str>) -> TaskId {
+pub async fn queued(store: &Store, owner: &Principal, key: Option<&'static str>) -> TaskId {
     let policy = ToolPolicy::default();
     let created = create(store, owner, &policy, |new| {
         new.arguments = said().into();
@@ -71,7 +71,7 @@ async fn acted(store: &Store, owner: &Principal) -> Claim {
     claim
 }
 
-async fn completed(store: &Store, owner: &Principal, key: Option<&'static str>) -> TaskId {
+pub async fn completed(store: &Store, owner: &Principal, key: Option<&'static str>) -> TaskId {
     let id = queued(store, owner, key).await;
     let claim = claim_as(store, id, token()).await.unwrap();
     let done = store.complete(&claim, said().as_bytes(), NO_WORK).await;

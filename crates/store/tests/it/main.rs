@@ -20,6 +20,7 @@ mod crowd;
 mod distribution;
 mod ends;
 mod erase;
+mod erase_tenant;
 mod expire;
 mod grants;
 mod input;

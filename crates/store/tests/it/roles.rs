@@ -220,7 +220,7 @@ const OF_CRONS: &str = "delist_unserved delist_unserved_providers due_deliveries
     version_gone wake watched";
 
 /// What the commands of operators run, as the owner of the tables.
-const OF_OPERATORS: &str = "audit_begin audit_done audit_end audit_list audit_task bury doctor_server doctor_sweeps erase erase_traces list_tasks live_of \
+const OF_OPERATORS: &str = "audit_begin audit_done audit_end audit_list audit_task bury doctor_server doctor_sweeps elsewhere erase erase_traces list_tasks live_of \
     members_of missing_rights pause_tool queues record_migration repeat_task repeatable repeats requeue_task reseal resume_tool \
     schema_exists schema_migrations schema_tables server session set_oldest_supported show_alerts show_attempts \
     show_callbacks show_inputs show_steps show_task show_tombstone stopped_by task_owner tool_states traces \
