@@ -15,7 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 
-pub(crate) use hidden::Hidden;
+pub(crate) use hidden::{BLANK, Hidden, SECRET_BYTES_MIN};
 
 /// Redirects within one server that are followed.
 pub(crate) const REDIRECTS_MAX: usize = 3;

@@ -429,10 +429,12 @@ async fn a_cancel_ends_the_wait_by_what_the_service_may_still_do() {
         "{LATER}\ncancel_url = \"{}/cancel?of={{idempotency_key}}\"",
         service.url
     );
+    let homeless = told.replace("idempotency_key", "principal_tenant");
     let names = [
         ("reads", "callback_wait = \"1h\"\neffects = \"none\""),
         ("acts", "callback_wait = \"1h\"\neffects = \"once\""),
         ("told", &told),
+        ("homeless", &homeless),
     ];
     let (system, _dir) = system(&service, 1, &names).await;
     let (alice, cluster) = (system.cluster.client(0, "alice"), &system.cluster);
@@ -460,6 +462,15 @@ async fn a_cancel_ends_the_wait_by_what_the_service_may_still_do() {
             assert_eq!(cancel.path, format!("/cancel?of={key}"));
         }
     }
+    // One that could not be told to stop, because its caller has no tenant, is not told to begin.
+    let before = service.seen().len();
+    let id = alice.start("homeless", json!({})).await.unwrap();
+    let task = alice.wait_end(&id, SOON).await.unwrap();
+    assert!(
+        task.to_string().contains("{principal_tenant}: is needed"),
+        "{task}"
+    );
+    assert_eq!(service.seen().len(), before);
 }
 
 /// kill -9 of the worker between its request and what it would have written of the answer.

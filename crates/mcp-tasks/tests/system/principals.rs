@@ -45,7 +45,7 @@ fn settings(dir: &Path, service: &str) -> String {
          [[command]]\nname = \"program\"\ndescription = \"D.\"\nprogram = \"./program.sh\"\n{schema}\n\
          positional = [\"x\"]\nseparator = \"\"\neffects = \"repeatable\"\nretry_exit_codes = [75]\n\
          [[http]]\nname = \"service\"\ndescription = \"D.\"\neffects = \"repeatable\"\n{schema}\n\
-         url = \"{service}/service/{{principal_issuer}}?who={{principal_subject}}&of={{principal_tenant}}\"\n\
+         url = \"{service}/service/{{principal_issuer}}?who={{principal_subject}}\"\n\
          headers = {{ X-Who = \"{{principal_subject}} of {{principal_issuer}}\", X-Tenant = \"{{principal_tenant}}\" }}\n\
          body = {{ x = \"{{x}}\", who = \"{{principal_subject}}\", tenant = \"{{principal_tenant}}\" }}\n\
          [[upstream]]\nname = \"up\"\nprefix = \"up_\"\nurl = \"{service}/mcp\"\neffects = \"repeatable\"\n"
@@ -193,10 +193,7 @@ async fn every_attempt_is_told_whose_work_it_is() {
         let (subject, issuer, tenant) = WHO[place];
         assert_eq!(tool, "service");
         let of = tenant.unwrap_or("");
-        assert_eq!(
-            seen.path,
-            format!("/service/{issuer}?who={subject}&of={of}")
-        );
+        assert_eq!(seen.path, format!("/service/{issuer}?who={subject}"));
         assert_eq!(seen.header("x-who"), format!("{subject} of {issuer}"));
         assert_eq!(seen.header("x-tenant"), of, "left out where there is none");
         let mut body = json!({ "x": format!("x{place}"), "who": subject });

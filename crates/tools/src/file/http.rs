@@ -10,7 +10,7 @@ use super::policy::{Effective, Layer};
 use super::reader::Section;
 use super::tool;
 use crate::http::{Allowed, Json, Output, Service, Template, Url};
-use crate::web;
+use crate::web::{self, BLANK, SECRET_BYTES_MIN};
 
 const RESPONSE_BYTES_MAX: usize = 256 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -245,11 +245,34 @@ fn secret_headers(section: &Section<'_, '_>, folder: &Path) -> Vec<(HeaderName, 
 
 fn readable(section: &Section<'_, '_>, key: &'static str, folder: &Path, file: &Path) -> PathBuf {
     let file = folder.join(file);
-    if let Err(error) = std::fs::read_to_string(&file) {
-        let problem = format!("{}: {error}", file.display());
-        section.problem(section.at(key), key, problem);
+    match std::fs::read_to_string(&file) {
+        Ok(secret) => note_short(section, key, key, &file, &secret),
+        Err(error) => {
+            let problem = format!("{}: {error}", file.display());
+            section.problem(section.at(key), key, problem);
+        }
     }
     file
+}
+
+/// Says that a secret is one that nothing can hide: what files held before goes on working.
+pub(super) fn note_short(
+    section: &Section<'_, '_>,
+    key: &'static str,
+    name: &str,
+    file: &Path,
+    secret: &str,
+) {
+    // One that is empty is told when it is needed.
+    let length = secret.trim_matches(BLANK).len();
+    if (1..SECRET_BYTES_MIN).contains(&length) {
+        let note = format!(
+            "{}: the secret is shorter than {SECRET_BYTES_MIN} bytes, and so it is not hidden in \
+             what the server says: use a longer one",
+            file.display()
+        );
+        section.note(section.at(key), name, note);
+    }
 }
 
 fn body(section: &Section<'_, '_>, allowed: &Allowed<'_>, method: &Method) -> Option<Json> {

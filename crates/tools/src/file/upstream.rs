@@ -145,11 +145,19 @@ fn look(section: &Section<'_, '_>, folder: &Path, config: &UpstreamConfig) {
     .into_iter()
     .chain(headers)
     {
-        if let Some(file) = file
-            && let Err(error) = std::fs::read(file)
-        {
-            let problem = format!("{}: {error}", file.display());
-            section.missing(section.at(key), name, problem);
+        let Some(file) = file else {
+            continue;
+        };
+        match std::fs::read(file) {
+            Ok(_) if key == "ca_file" => {}
+            Ok(secret) => {
+                let secret = String::from_utf8_lossy(&secret);
+                super::http::note_short(section, key, name, file, &secret);
+            }
+            Err(error) => {
+                let problem = format!("{}: {error}", file.display());
+                section.missing(section.at(key), name, problem);
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use worker::{Arguments, ToolError, TraceContext, Undoing};
 use super::template::{Field, Url, Values};
 use super::{Answered, Ended, Names, Service};
 use crate::command::Effects;
-use crate::web::{Hidden, REDIRECTS_MAX, bearer, chain, redirected, unanswered};
+use crate::web::{BLANK, Hidden, REDIRECTS_MAX, bearer, chain, redirected, unanswered};
 
 pub(super) use super::template::Refused;
 
@@ -70,6 +70,10 @@ impl Service {
             (None, false) => Bytes::copy_from_slice(arguments.as_json()),
         };
         let (headers, secrets) = self.headers(&values, names)?;
+        if let Some(cancel) = &self.cancel_url {
+            // Whoever could not be told to stop is not told to begin.
+            cancel.fill(&values)?;
+        }
         Ok(Prepared {
             method: self.method.clone(),
             url,
@@ -210,7 +214,10 @@ impl Service {
         let (head, mut body) = response.into_parts();
         let status = head.status.as_u16();
         let text_of = |name| head.headers.get(name)?.to_str().ok();
-        let kind = text_of(header::CONTENT_TYPE).unwrap_or_default().to_owned();
+        // It is told, too.
+        let kind = prepared
+            .secrets
+            .text(text_of(header::CONTENT_TYPE).unwrap_or_default());
         let not_now = match &self.retry_statuses {
             Some(statuses) => statuses.contains(&status),
             None => {
@@ -360,7 +367,8 @@ impl Names<'_> {
 fn secret(file: &Path) -> Result<String, Refused> {
     let text =
         std::fs::read_to_string(file).map_err(|error| unreadable(file, &error.to_string()))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    // As it arrives: blanks around a value are none of it (RFC 9110 §5.5).
+    Ok(text.trim_matches(BLANK).to_owned())
 }
 
 fn unreadable(file: &Path, why: &str) -> Refused {

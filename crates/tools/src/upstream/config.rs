@@ -283,6 +283,21 @@ mod tests {
             told[0].starts_with("oauth.token_url: holds a user's name"),
             "{told:?}"
         );
+        // Also where they are no URLs.
+        for (bad, why) in [
+            ("https://who:hu sh@a/", "holds a user's name"),
+            ("https://who:hush%@a?x", "holds a user's name"),
+            ("https://who:hu/sh@a/", "is not http"),
+            ("https://who:hu#sh@a/", "is not http"),
+            ("who:hu-sh@a/mcp", "is not http"),
+        ] {
+            let told = of(&format!("url = \"{bad}\"")).join("\n");
+            assert!(told.starts_with("url: ") && told.contains(why), "{told}");
+            assert!(!told.contains("hu") && !told.contains("sh@"), "{told}");
+            let told = of(&oauth.replace("https://who:hush@a/", bad)).join("\n");
+            assert!(told.starts_with("oauth.token_url: "), "{told}");
+            assert!(!told.contains("hu") && !told.contains("sh@"), "{told}");
+        }
         for (header, why) in [
             ("X-Key = \"f\"", None),
             ("Authorization = \"f\"", None),

@@ -237,7 +237,8 @@ impl Shown {
 async fn secret(file: &Path) -> Result<(String, HeaderValue), String> {
     let read = tokio::fs::read_to_string(file).await;
     let text = read.map_err(|error| format!(": {error}"))?;
-    let text = text.trim_end_matches(['\r', '\n']);
+    // As it arrives: blanks around a value are none of it (RFC 9110 §5.5).
+    let text = text.trim_matches(web::BLANK);
     let value = HeaderValue::from_str(text)
         .ok()
         .filter(|_| !text.is_empty());

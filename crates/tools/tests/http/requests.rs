@@ -132,6 +132,39 @@ async fn secrets_are_read_at_every_call_and_never_told() {
     );
 }
 
+/// Libraries write JSON in their own ways, and a `Content-Type` is told as well.
+#[tokio::test]
+async fn secrets_are_hidden_however_they_are_told() {
+    let server = Server::start(|seen, _| {
+        let key = seen.header("x-api-key");
+        match seen.path.as_str() {
+            "/kind" => Reply::of(200, &format!("application/{key}"), "x"),
+            _ => {
+                let key = key.replace('+', "\\u002B").replace('=', "\\u003d");
+                Reply::json(&format!("{{\"key\":\"{key}\"}}"))
+            }
+        }
+    })
+    .await;
+    let folder = Folder::new();
+    std::fs::write(folder.path().join("key"), "sesame+1= \t\n").unwrap();
+    let url = format!("{}/{{x}}", server.url);
+    let tool = folder.tool(&url, "secret_headers = { X-Api-Key = \"key\" }");
+    let told = run(tool.clone(), json!({"x": "json"})).await;
+    assert_eq!(
+        told.result().unwrap().structured_content,
+        Some(json!({"key": "***"}))
+    );
+    let error = crate::world::error(&run(tool, json!({"x": "kind"})).await);
+    assert!(
+        error.contains("application/***") && !error.contains("sesame"),
+        "{error}"
+    );
+    let seen = server.seen();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|s| s.header("x-api-key") == "sesame+1="));
+}
+
 #[tokio::test]
 async fn each_kind_of_answer_becomes_its_kind_of_content() {
     let answer = |seen: &crate::world::Seen, _: usize| match seen.path.as_str() {

@@ -32,7 +32,7 @@ async fn server(accepted: Arc<AtomicUsize>, expires_in: Value) -> Server {
 }
 
 fn with_oauth(server: &Server, secret: &tempfile::NamedTempFile) -> UpstreamConfig {
-    std::fs::write(secret.path(), "s:cret/\n").unwrap();
+    std::fs::write(secret.path(), "s:cret/1\n").unwrap();
     UpstreamConfig {
         oauth: Some(OAuth {
             token_url: server.url.replace("/mcp", "/token"),
@@ -60,10 +60,10 @@ async fn a_token_is_asked_for_kept_and_replaced_when_it_is_not_taken() {
     assert_eq!(asked(&server), 1);
     let seen = server.seen();
     let token = seen.iter().find(|seen| seen.path == "/token").unwrap();
-    // `our%20id:s%3Acret%2F`
+    // `our%20id:s%3Acret%2F1`
     assert_eq!(
         token.header("authorization"),
-        "Basic b3VyJTIwaWQ6cyUzQWNyZXQlMkY="
+        "Basic b3VyJTIwaWQ6cyUzQWNyZXQlMkYx"
     );
     assert_eq!(
         token.header("content-type"),
@@ -158,7 +158,8 @@ async fn a_token_endpoint_that_leads_elsewhere_is_not_followed() {
 #[tokio::test]
 async fn what_servers_repeat_of_our_credentials_is_hidden() {
     let secret = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(secret.path(), "hush/secret\n").unwrap();
+    // Blanks at its end do not arrive, and are not what is repeated.
+    std::fs::write(secret.path(), "hush/secret \t\n").unwrap();
     let bearer = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(bearer.path(), "hush-bearer").unwrap();
     let told_of = |seen: &Seen| {
@@ -254,7 +255,7 @@ async fn what_servers_repeat_of_our_credentials_is_hidden() {
 async fn what_a_token_endpoint_repeats_of_our_secret_is_hidden() {
     let server = Server::start(|seen: &Seen| {
         let shown = seen.header("authorization");
-        let said = format!("who is {shown}, of s:cret/ or s%3Acret%2F?");
+        let said = format!("who is {shown}, of s:cret/1 or s%3Acret%2F1?");
         let body = json!({ "error": "invalid_client", "error_description": said });
         Reply::Plain(400, Vec::new(), body.to_string())
     })

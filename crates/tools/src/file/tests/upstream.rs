@@ -141,3 +141,56 @@ fn what_an_upstream_lacks_is_told() {
     }
     assert!(lacks("command = [\"no-such\"]\nenv = { PATH = \"/opt\" }").is_empty());
 }
+
+/// Hidden it would break what a server says, and shown it is no secret any more: what to do is told.
+#[test]
+fn a_secret_that_is_too_short_to_be_hidden_is_noted() {
+    let temp = tempfile::tempdir().unwrap();
+    for (name, secret) in [("short", "1234567 \n"), ("long", "12345678\n")] {
+        std::fs::write(temp.path().join(name), secret).unwrap();
+    }
+    let notes = |text: &str| {
+        let file = read(text, temp.path()).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        assert!(file.missing.is_empty(), "{:?}", file.missing);
+        let notes = file.notes.iter().map(|note| note.of(Path::new("f")));
+        notes.collect::<Vec<String>>()
+    };
+    let upstream = "[[upstream]]\nname = \"a\"\nurl = \"http://a/\"\n";
+    let http = "[[http]]\nname = \"a\"\nurl = \"http://a/\"\ndescription = \"A.\"\n";
+    for (section, key, expected) in [
+        (
+            upstream,
+            "bearer_file = \"FILE\"",
+            "f:4: upstream \"a\": bearer_file: ",
+        ),
+        (
+            upstream,
+            "secret_headers = { X-K = \"FILE\" }",
+            "f:4: upstream \"a\": secret_headers: ",
+        ),
+        (
+            upstream,
+            "oauth = { token_url = \"https://t/\", client_id = \"c\", client_secret_file = \"FILE\" }",
+            "f:4: upstream \"a\": oauth.client_secret_file: ",
+        ),
+        (
+            http,
+            "bearer_file = \"FILE\"",
+            "f:5: http \"a\": bearer_file: ",
+        ),
+        (
+            http,
+            "secret_headers = { X-K = \"FILE\" }",
+            "f:5: http \"a\": secret_headers: ",
+        ),
+    ] {
+        let said = notes(&format!("{section}{}", key.replace("FILE", "short")));
+        assert!(
+            said.len() == 1 && said[0].starts_with(expected) && said[0].contains("8 bytes"),
+            "{key}: {said:#?}"
+        );
+        assert!(!said[0].contains("1234567"), "{said:#?}");
+        let said = notes(&format!("{section}{}", key.replace("FILE", "long")));
+        assert!(said.is_empty(), "{said:#?}");
+    }
+}

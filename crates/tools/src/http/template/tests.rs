@@ -77,6 +77,36 @@ fn values_stay_in_their_place_of_a_url() {
     }
 }
 
+/// `?tenant=` may mean all of them.
+#[test]
+fn a_url_without_its_tenant_is_not_asked() {
+    for none in [None, Some(String::new())] {
+        let field = |field| match field {
+            Field::PrincipalTenant => none.clone(),
+            other => Some(format!("{other:?}")),
+        };
+        let values = Values {
+            arguments: &Map::new(),
+            field: &field,
+        };
+        for text in [
+            "http://h/?tenant={principal_tenant}",
+            "http://h/x?q=1&tenant=t-{principal_tenant}&z=1",
+            "http://h/{principal_tenant}/x",
+        ] {
+            let url = allowed(|allowed| Url::read(text, allowed)).unwrap();
+            let Refused(why) = url.fill(&values).unwrap_err();
+            assert!(
+                why.starts_with("{principal_tenant}: is needed"),
+                "{text}: {why}"
+            );
+        }
+        let url = allowed(|allowed| Url::read("http://h/?who={principal_subject}", allowed));
+        let filled = url.unwrap().fill(&values).unwrap();
+        assert_eq!(filled.to_string(), "http://h/?who=PrincipalSubject");
+    }
+}
+
 #[test]
 fn no_value_is_part_of_a_host() {
     for (text, word) in [

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use http::Uri;
 
-use super::{Allowed, Part, Refused, Template, Values, text_of};
+use super::{Allowed, Field, Part, Refused, Template, Values, text_of};
 
 /// A URL whose host is known before a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,15 @@ impl Url {
             match part {
                 Part::Text(text) => url.push_str(text),
                 Part::Field(field) => {
-                    let value = (values.field)(*field).unwrap_or_default();
+                    let value = (values.field)(*field)
+                        .filter(|value| *field != Field::PrincipalTenant || !value.is_empty());
+                    let value = value.ok_or_else(|| {
+                        // With nothing in its place a service may take it for all of them.
+                        Refused(format!(
+                            "{{{}}}: is needed in the URL, and this caller has none",
+                            field.name()
+                        ))
+                    })?;
                     if !in_query {
                         check_segment(&format!("{{{}}}", field.name()), &value)?;
                     }

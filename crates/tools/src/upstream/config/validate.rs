@@ -66,11 +66,6 @@ impl UpstreamConfig {
     }
 
     fn validate_url(&self, url: &str, problems: &mut Vec<String>) {
-        // Not repeated: it is a password.
-        let names_user = |url: &str| {
-            let uri = url.parse::<http::Uri>().ok();
-            uri.is_some_and(|uri| uri.authority().is_some_and(|at| at.as_str().contains('@')))
-        };
         if names_user(url) {
             problems.push(
                 "url: holds a user's name: use secret_headers, bearer_file or oauth".to_owned(),
@@ -89,10 +84,11 @@ impl UpstreamConfig {
             return;
         }
         let parsed = url.parse::<http::Uri>().ok().filter(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+            let fits = matches!(uri.scheme_str(), Some("http" | "https"));
+            fits && uri.host().is_some() && has_port(uri)
         });
         if parsed.is_none() {
-            problems.push(format!("url: `{url}` is not http://… or https://…"));
+            problems.push("url: is not http://… or https://…".to_owned());
         }
         for (key, said) in [
             ("env", !self.env.is_empty()),
@@ -115,13 +111,12 @@ impl UpstreamConfig {
             let fits = oauth.token_url.parse::<http::Uri>().is_ok_and(|uri| {
                 let host = uri.host().unwrap_or_default();
                 let here = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
-                uri.scheme_str() == Some("https") || uri.scheme_str() == Some("http") && here
+                let scheme = uri.scheme_str();
+                has_port(&uri) && (scheme == Some("https") || scheme == Some("http") && here)
             });
             if !fits {
-                problems.push(format!(
-                    "oauth.token_url: `{}` is not https://…: our secret goes there",
-                    oauth.token_url
-                ));
+                problems
+                    .push("oauth.token_url: is not https://…: our secret goes there".to_owned());
             }
             if oauth.client_id.is_empty() {
                 problems.push("oauth.client_id: must not be empty".to_owned());
@@ -151,4 +146,20 @@ impl UpstreamConfig {
             }
         }
     }
+}
+
+/// Whether what stands behind the host is a port, if anything does: it may be a password with a `/`.
+fn has_port(uri: &http::Uri) -> bool {
+    uri.authority()
+        .is_some_and(|at| at.port_u16().is_some() || at.as_str().trim_end_matches(':') == at.host())
+}
+
+/// Whether a URL names a user, be it one at all or not. No problem repeats a URL: what is wrong with
+/// it may be a letter of a password.
+fn names_user(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else {
+        return false;
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    rest[..end].contains('@')
 }
