@@ -826,7 +826,8 @@ async fn a_tenant_is_erased_while_its_principals_go_on() {
         queued(&store, subject, Some("acme")).await;
     }
     let is_over = Arc::new(AtomicBool::new(false));
-    let creates = tokio::spawn({
+    let mut creates = tokio::task::JoinSet::new();
+    creates.spawn({
         let (store, is_over) = (store.clone(), is_over.clone());
         async move {
             while !is_over.load(Ordering::Relaxed) {
@@ -851,7 +852,7 @@ async fn a_tenant_is_erased_while_its_principals_go_on() {
     queued(&store, "ben", Some("other")).await;
     let (desk, erased) = erasing.await.unwrap();
     is_over.store(true, Ordering::Relaxed);
-    creates.await.unwrap();
+    creates.join_next().await.unwrap().unwrap();
     let told = String::from_utf8_lossy(&erased.stderr).into_owned();
     assert_eq!(erased.status.code(), Some(1), "{told}");
     assert!(told.contains("https://issuer ben has tasks"), "{told}");
