@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// Of `\uXXXX`.
+/// Of `\u` and four digits.
 const UNIT_BYTES: usize = 6;
 
 /// A text without its escapes.
