@@ -172,7 +172,7 @@ async fn answer(
     // then this has them, and goes on if what was asked for counts without an answer, too.
     let entered = if tells {
         let own = Arc::clone(shared);
-        let entering = async move { Box::pin(enter(&own, admitted, body)).await };
+        let entering = async move { enter(&own, admitted, body).await };
         Box::pin(shared.to_its_end(entering)).await
     } else {
         enter(shared, admitted, body).await
@@ -346,34 +346,16 @@ async fn request_answer(
     let caller = Caller::new(proven, request_meta, streams);
     let call = Call::new(caller, (headers, request), meter);
     let span = trace::request(method.as_str(), &call);
-    match method {
-        // What is asked most is carried out where it is, the rest beside it: each request moves it about.
-        Method::TasksGet => carry_out_read(shared, call).instrument(span).await,
-        _ => Box::pin(carry_out(shared, method, call).instrument(span)).await,
-    }
+    carry_out(shared, method, call).instrument(span).await
 }
 
-async fn carry_out_read(shared: &Arc<Shared>, call: Call) -> Answer {
-    if let Some(refused) = lacks_scopes(shared, Method::TasksGet, &call) {
-        return call.answer(shared, Err(refused));
-    }
-    let result = shared.in_time(tasks_get::get(shared, &call)).await;
-    call.answer(shared, result)
-}
-
-/// The refusal of who may not.
-fn lacks_scopes(shared: &Shared, method: Method, call: &Call) -> Option<Error> {
-    let needed = method.scopes(shared.door.auth.scopes());
-    let lacks = !call.caller.has_scopes(needed);
-    lacks.then(|| Error::Scope {
-        needed: needed.to_vec(),
-    })
-}
-
-/// Carries a request out.
+/// Carries a request out. What is asked most is in the future itself, the rest beside it: each request moves
+/// it about.
 pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) -> Answer {
-    if let Some(refused) = lacks_scopes(shared, method, &call) {
-        return call.answer(shared, Err(refused));
+    let needed = method.scopes(shared.door.auth.scopes());
+    if !call.caller.has_scopes(needed) {
+        let needed = needed.to_vec();
+        return call.answer(shared, Err(Error::Scope { needed }));
     }
     let result = match method {
         Method::Discover => server_discover::discover(shared),
@@ -399,7 +381,7 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) 
         Method::ResourcesRead => return Box::pin(provided_ask::read(shared, call)).await,
         Method::PromptsGet => return Box::pin(provided_ask::get(shared, call)).await,
         Method::Complete => return Box::pin(provided_ask::complete(shared, call)).await,
-        Method::TasksGet => return Box::pin(carry_out_read(shared, call)).await,
+        Method::TasksGet => shared.in_time(tasks_get::get(shared, &call)).await,
         Method::TasksUpdate => {
             shared
                 .in_time(Box::pin(tasks_update::update(shared, &call)))

@@ -174,7 +174,7 @@ impl Turns {
                     version,
                     alone,
                 } => {
-                    self.note(request.queue, alone);
+                    self.note(&claim.queue, alone);
                     return Ok(self.job((claim, version), sent, wanted));
                 }
                 Turn::Limited { tool, queue } => {
