@@ -89,6 +89,7 @@
 //! Architecture invariant: this crate never serves a request, and never holds a connection or a
 //! transaction while a tool runs.
 
+mod alone;
 mod attempt;
 mod backend;
 mod callbacks;

@@ -1,9 +1,8 @@
 //! From a hint to a job: the hinted one while there are places, the one whose turn it is where more
 //! waits than there are.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::TaskId;
@@ -13,14 +12,13 @@ use store::{
 };
 use uuid::Uuid;
 
+use crate::alone::Alone;
 use crate::tool::{Served, ToolSet};
 
 /// Of so many jobs taken by turn, one is of the priority whose jobs have waited longest.
 const OLDEST_EVERY: u32 = 8;
 /// Looks at the queue for one hint, while others are faster at the slots of limited tools.
 const LOOKS: u32 = 4;
-/// Whoever comes while somebody is alone in a queue waits so much longer for its turn, at most.
-const ALONE_FOR: Duration = Duration::from_millis(200);
 /// Before another look at what others are at: as long as a commit takes, and no busy loop.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -57,9 +55,7 @@ pub(crate) struct Turns {
     tools: ToolSet,
     name: Arc<str>,
     taken: AtomicU32,
-    places: usize,
-    /// Queues in which all that was due was one principal's: hints that may still be followed, until when.
-    alone: Mutex<HashMap<String, (usize, Instant)>>,
+    alone: Alone,
 }
 
 impl Turns {
@@ -71,13 +67,12 @@ impl Turns {
         places: usize,
     ) -> Self {
         Self {
-            places,
-            alone: Mutex::default(),
             store,
             queue,
             tools,
             name,
             taken: AtomicU32::new(0),
+            alone: Alone::new(places),
         }
     }
 
@@ -88,7 +83,8 @@ impl Turns {
         let Some(hinted) = self.tools.find(&wanted.lane.tool) else {
             return Ok(Picked::Nothing);
         };
-        let by_hint = !wanted.crowded || self.is_alone(&hinted.spec.policy.queue);
+        let queue = &hinted.spec.policy.queue;
+        let by_hint = !wanted.crowded || self.alone.takes(queue, Instant::now());
         if by_hint && let Some(job) = self.hinted(wanted, &hinted).await? {
             return Ok(job);
         }
@@ -99,30 +95,6 @@ impl Turns {
                 Ok(self.hinted(wanted, &hinted).await?.unwrap_or(next))
             }
             next => Ok(next),
-        }
-    }
-
-    /// Remembers whether everything that is due in a queue is of one principal and one priority. Then hints
-    /// are as good as turns and cost a tenth: for as many jobs as this worker has places, and not for long.
-    fn note(&self, queue: &str, alone: bool) {
-        let mut book = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-        if alone {
-            let until = Instant::now() + ALONE_FOR;
-            book.insert(queue.to_owned(), (self.places, until));
-        } else {
-            book.remove(queue);
-        }
-    }
-
-    /// Whether a hint of this queue may be followed as long as somebody is alone there.
-    fn is_alone(&self, queue: &str) -> bool {
-        let mut book = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-        match book.get_mut(queue) {
-            Some((left, until)) if *left > 0 && *until > Instant::now() => {
-                *left -= 1;
-                true
-            }
-            Some(_) | None => false,
         }
     }
 
@@ -174,7 +146,7 @@ impl Turns {
                     version,
                     alone,
                 } => {
-                    self.note(&claim.queue, alone);
+                    self.alone.note(&claim.queue, alone, Instant::now());
                     return Ok(self.job((claim, version), sent, wanted));
                 }
                 Turn::Limited { tool, queue } => {

@@ -174,11 +174,14 @@ pub async fn the_end_waits_for_dropped_commands() {
             () = tokio::time::sleep(Duration::from_millis(50)) => {}
         }
     }
-    let running = traced.shell(&format!("{TWENTY}\nwait")).run(&commands);
+    // Counted apart: those of the dropped may be dying still.
+    let last = Traced::new();
+    let running = last.shell(&format!("{TWENTY}\nwait")).run(&commands);
     let ending = async {
-        traced.wait_sleeping(20).await;
+        last.wait_sleeping(20).await;
         commands.end().await;
         traced.assert_gone();
+        last.assert_gone();
     };
     let (ran, ()) = tokio::join!(running, ending);
     stopped(ran);
