@@ -23,6 +23,16 @@ use crate::shard::{Finished, Shard, Wish, finished};
 /// How long waiting reads may take to come home after they were told to.
 const HOMECOMING: Duration = Duration::from_millis(100);
 
+/// What [`Consumer::next`] found.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Up to as many as there was room for.
+    pub hints: Vec<Hint>,
+    /// Whether others may wait in Redis. If not, every shard was looked at, and nothing was left but what
+    /// came in this moment.
+    pub more: bool,
+}
+
 /// Reads hints for one worker process.
 pub struct Consumer {
     /// Keeps the queue's connections for as long as somebody reads.
@@ -69,9 +79,12 @@ impl Consumer {
     /// # Errors
     /// When Redis could not be read for the whole of `block`; so a loop that calls this again may
     /// do so at once. The caller asks the database for work meanwhile.
-    pub async fn next(&mut self, max: usize) -> Result<Vec<Hint>, Error> {
+    pub async fn next(&mut self, max: usize) -> Result<Taken, Error> {
         if max == 0 {
-            return Ok(Vec::new());
+            return Ok(Taken {
+                hints: Vec::new(),
+                more: true,
+            });
         }
         let deadline = Instant::now() + self.link.config.block;
         loop {
@@ -86,7 +99,10 @@ impl Consumer {
             }
             if self.ready.is_empty() && Instant::now() >= deadline {
                 return if self.reads() {
-                    Ok(Vec::new())
+                    Ok(Taken {
+                        hints: Vec::new(),
+                        more: self.may_hold_more(),
+                    })
                 } else {
                     Err(Error::Unavailable)
                 };
@@ -160,6 +176,11 @@ impl Consumer {
         self.link.is_any_up() && self.shards.iter().any(Shard::is_connected)
     }
 
+    /// Whether something may be left on a shard.
+    fn may_hold_more(&self) -> bool {
+        !self.shards.iter().all(|shard| shard.drained)
+    }
+
     /// Starts what each shard should do now; says when to look again at the latest.
     fn start(&mut self, max: usize) -> Instant {
         let now = Instant::now();
@@ -196,10 +217,12 @@ impl Consumer {
             shard: index,
             operation,
             streams,
+            max,
             done,
         } = finished;
         let Done { connection, result } = done;
         let shard = &mut self.shards[index];
+        shard.learn(operation, result.as_ref().ok().map(Vec::len), max);
         let (entries, pause) = match result {
             Ok(entries) => {
                 shard.backoff.worked();
@@ -219,7 +242,6 @@ impl Consumer {
             }
         };
         shard.settle(connection, pause);
-        shard.empty = operation == Operation::Take && entries.is_empty();
         if !entries.is_empty() {
             shard.turn = shard.turn.wrapping_add(1);
             self.turn = (index + 1) % self.shards.len();
@@ -263,19 +285,25 @@ impl Consumer {
     }
 
     /// Gives out up to `max` ready hints. A caller that is full now may not come back for long, so
-    /// nothing is left behind for it: waiting reads are called home, and what they bring goes back.
-    async fn give_out(&mut self, max: usize) -> Vec<Hint> {
-        if self.ready.len() >= max {
+    /// nothing is left behind for it: waiting reads are called home, and what they bring goes back. What
+    /// is known of the shards by then is old when it comes back.
+    async fn give_out(&mut self, max: usize) -> Taken {
+        let is_full = self.ready.len() >= max;
+        if is_full {
             self.call_home().await;
-            while self.ready.len() > max {
-                let Some(hint) = self.ready.pop_back() else {
-                    break;
-                };
-                self.link.hand_back(&self.name, hint).await;
-            }
         }
-        let count = max.min(self.ready.len());
-        self.ready.drain(..count).collect()
+        let more = self.ready.len() > max || self.may_hold_more();
+        if is_full {
+            self.shards.iter_mut().for_each(Shard::forget);
+        }
+        while self.ready.len() > max {
+            let Some(hint) = self.ready.pop_back() else {
+                break;
+            };
+            self.link.hand_back(&self.name, hint).await;
+        }
+        let hints = self.ready.drain(..).collect();
+        Taken { hints, more }
     }
 
     /// Ends the reads that wait, and takes in what all reads bring.

@@ -47,7 +47,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 pub use config::Config;
-pub use consumer::Consumer;
+pub use consumer::{Consumer, Taken};
 pub use error::Error;
 pub use hub::{Event, Watch};
 pub use inspect::{Part, Server, Servers};

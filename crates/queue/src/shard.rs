@@ -23,6 +23,8 @@ pub(crate) struct Shard {
     state: State,
     /// Whether it was found empty since the last wait.
     pub empty: bool,
+    /// Whether the last look left nothing there: what came since, somebody waits for.
+    pub drained: bool,
     /// The stream to ask first, in turn.
     pub turn: usize,
     reclaim_at: Instant,
@@ -46,6 +48,8 @@ struct Busy {
     client: Option<Client>,
     /// What is being read: the lanes may change meanwhile.
     streams: Arc<Streams>,
+    /// For so many hints it was begun: the caller may have room for more meanwhile. 0: nobody knows any more.
+    max: usize,
     done: BoxFuture<'static, Done>,
 }
 
@@ -54,6 +58,7 @@ pub(crate) struct Finished {
     pub shard: usize,
     pub operation: Operation,
     pub streams: Arc<Streams>,
+    pub max: usize,
     pub done: Done,
 }
 
@@ -74,6 +79,7 @@ impl Shard {
             streams: Arc::new(streams),
             state: State::Down { retry_at: now },
             empty: false,
+            drained: false,
             turn: 0,
             reclaim_at: now + reclaim_interval,
         }
@@ -87,7 +93,30 @@ impl Shard {
     pub(crate) fn read(&mut self, streams: Streams) {
         self.joined.extend(streams.keys.iter().cloned());
         self.streams = Arc::new(streams);
+        self.forget();
+    }
+
+    /// Nothing is known of what it holds, and what is under way will say nothing of it either: it is
+    /// asked before it is waited for.
+    pub(crate) fn forget(&mut self) {
         self.empty = false;
+        self.drained = false;
+        if let State::Busy(busy) = &mut self.state {
+            busy.max = 0;
+        }
+    }
+
+    /// Learns from an operation that was begun for `max` hints how many it found; `None` if it failed.
+    pub(crate) fn learn(&mut self, operation: Operation, found: Option<usize>, max: usize) {
+        let is_below = found.is_some_and(|found| found < max);
+        self.drained = match operation {
+            Operation::Connect => false,
+            Operation::Take => is_below,
+            Operation::Reclaim => self.drained && is_below,
+            // It was begun where nothing was left, and brings what came since.
+            Operation::Wait => self.drained && found.is_some(),
+        };
+        self.empty = operation == Operation::Take && is_below && found == Some(0);
     }
 
     pub(crate) fn operation(&self) -> Option<Operation> {
@@ -160,6 +189,7 @@ impl Shard {
             operation,
             client,
             streams,
+            max,
             done,
         });
     }
@@ -188,13 +218,15 @@ pub(crate) async fn finished(shards: &mut [Shard], of: impl Fn(Operation) -> boo
                 continue;
             }
             if let Poll::Ready(done) = busy.done.as_mut().poll(context) {
-                let (operation, streams) = (busy.operation, Arc::clone(&busy.streams));
+                let (operation, max) = (busy.operation, busy.max);
+                let streams = Arc::clone(&busy.streams);
                 // A finished future must not be polled again.
                 shard.settle(None, Duration::ZERO);
                 return Poll::Ready(Finished {
                     shard: index,
                     operation,
                     streams,
+                    max,
                     done,
                 });
             }

@@ -78,12 +78,12 @@ impl Puller {
                 // Full: wait for a place; what stays in Redis is there for others.
                 _ = slots.acquire(), if free == 0 => {}
                 () = tokio::time::sleep(FULL_PAUSE), if free == 0 => self.alive.beat(),
-                hints = consumer.next(free), if free > 0 => match hints {
-                    Ok(hints) => {
+                taken = consumer.next(free), if free > 0 => match taken {
+                    Ok(taken) => {
                         self.alive.beat();
-                        // Where a place stays free, all that waits has one.
-                        let crowded = hints.len() >= free;
-                        for hint in hints {
+                        // Where nothing is left behind, all that waits has a place.
+                        let crowded = taken.more;
+                        for hint in taken.hints {
                             let Ok(place) = Arc::clone(&slots).try_acquire_owned() else {
                                 consumer.hand_back(hint).await;
                                 continue;
@@ -160,7 +160,9 @@ impl Puller {
     async fn pull_from_postgres(&self, slots: &Arc<Semaphore>, jobs: &mut JoinSet<()>) {
         let lanes = self.lanes().into_iter();
         let tools: Vec<_> = lanes.map(|lane| (lane.tool, lane.version)).collect();
-        let limit = i64::try_from(slots.available_permits()).unwrap_or(i64::MAX);
+        // More may come free while Postgres looks.
+        let free = slots.available_permits();
+        let limit = i64::try_from(free).unwrap_or(i64::MAX);
         let filter = UnhintedFilter {
             // No epoch is current: whatever was hinted, Redis cannot tell us.
             epochs: &[],
@@ -173,7 +175,7 @@ impl Puller {
         match store.unhinted(&filter).await {
             Ok(found) => {
                 self.alive.beat();
-                let crowded = found.len() >= slots.available_permits();
+                let crowded = found.len() >= free;
                 for job in found {
                     let Ok(place) = Arc::clone(slots).try_acquire_owned() else {
                         return;

@@ -97,7 +97,7 @@ async fn two_consumers_never_get_one_hint_twice() {
     let drain = async |consumer: &mut queue::Consumer| {
         let mut hints = Vec::new();
         loop {
-            let more = consumer.next(7).await.unwrap();
+            let more = consumer.next(7).await.unwrap().hints;
             if more.is_empty() && hints.len() > 20 {
                 return hints;
             }
@@ -136,7 +136,7 @@ async fn the_limit_holds_over_streams_and_shards() {
     let mut consumer = process.queue.consumer(lanes);
     let mut taken = 0;
     while taken < 60 {
-        let hints = consumer.next(7).await.unwrap();
+        let hints = consumer.next(7).await.unwrap().hints;
         assert!(hints.len() <= 7);
         taken += hints.len();
         let pending = pending(&redis).await[consumer.name()];
@@ -155,7 +155,7 @@ async fn the_limit_holds_over_streams_and_shards() {
         0.0,
         "more was taken than asked for"
     );
-    assert!(consumer.next(0).await.unwrap().is_empty());
+    assert!(consumer.next(0).await.unwrap().hints.is_empty());
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_dropped_call_loses_nothing() {
         expected.extend(process.push(&lane, 1).await);
         let patience = Duration::from_micros(round * 20);
         if let Ok(more) = tokio::time::timeout(patience, consumer.next(10)).await {
-            hints.extend(more.unwrap());
+            hints.extend(more.unwrap().hints);
         }
     }
     let left = expected.len() - hints.len();
@@ -478,7 +478,7 @@ async fn a_wait_that_redis_prolongs_is_no_failure() {
     let reading = async |consumer: &mut queue::Consumer| {
         let mut taken = 0;
         while Instant::now() < end {
-            for hint in consumer.next(10).await.unwrap() {
+            for hint in consumer.next(10).await.unwrap().hints {
                 consumer.ack(&hint).await;
                 taken += 1;
             }
@@ -529,7 +529,7 @@ async fn a_backlog_is_never_trimmed_and_leaves_nothing_behind() {
     let deadline = Instant::now() + PATIENCE * 3;
     while seen.len() < expected.len() {
         assert!(Instant::now() < deadline, "only {} came", seen.len());
-        let hints = consumer.next(500).await.unwrap();
+        let hints = consumer.next(500).await.unwrap().hints;
         futures::future::join_all(hints.iter().map(|hint| consumer.ack(hint))).await;
         seen.extend(hints.iter().map(|hint| hint.id));
     }
@@ -628,7 +628,7 @@ async fn a_reclaimer_that_dies_again_and_again_keeps_nothing() {
             "{} are held by nobody",
             left.len()
         );
-        for hint in heir.next(30).await.unwrap() {
+        for hint in heir.next(30).await.unwrap().hints {
             heir.ack(&hint).await;
             left.remove(&hint.id);
         }

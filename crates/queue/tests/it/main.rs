@@ -10,6 +10,7 @@ extern crate mcp_tasks_queue as queue;
 
 mod cluster;
 mod jobs;
+mod left_behind;
 mod outages;
 mod pipelining;
 mod support;

@@ -230,8 +230,8 @@ async fn a_hung_redis_costs_one_timeout_and_is_used_again() {
     let deadline = Instant::now() + PATIENCE;
     loop {
         assert!(Instant::now() < deadline);
-        let hints = consumer.next(1).await.unwrap_or_default();
-        if hints.iter().any(|hint| hint.id == id) {
+        let taken = consumer.next(1).await.unwrap_or_default();
+        if taken.hints.iter().any(|hint| hint.id == id) {
             break;
         }
     }

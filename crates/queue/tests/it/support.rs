@@ -118,7 +118,8 @@ pub async fn take(consumer: &mut Consumer, count: usize) -> Vec<Hint> {
             "only {} of {count} hints came",
             hints.len()
         );
-        hints.extend(consumer.next(count - hints.len()).await.unwrap_or_default());
+        let taken = consumer.next(count - hints.len()).await;
+        hints.extend(taken.unwrap_or_default().hints);
     }
     hints
 }
@@ -127,7 +128,7 @@ pub async fn take(consumer: &mut Consumer, count: usize) -> Vec<Hint> {
 pub async fn nothing(consumer: &mut Consumer, time: Duration) {
     let deadline = Instant::now() + time;
     while Instant::now() < deadline {
-        let hints = consumer.next(10).await.unwrap();
+        let hints = consumer.next(10).await.unwrap().hints;
         assert!(hints.is_empty(), "{hints:?}");
     }
 }
