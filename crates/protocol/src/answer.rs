@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::input::InputKind;
 use crate::raw::shorten;
+use crate::unique;
 
 /// Checks `response` against `request`, both as JSON text.
 ///
@@ -16,9 +17,7 @@ use crate::raw::shorten;
 /// With what is wrong and what is allowed, for the client's eyes.
 pub fn validate_response(request: &RawValue, response: &RawValue) -> Result<(), String> {
     let kind = InputKind::of(request).ok_or("the question is of no known kind")?;
-    let read = |value: &RawValue| {
-        serde_json::from_str::<Value>(value.get()).map_err(|error| error.to_string())
-    };
+    let read = |value: &RawValue| unique::read(value.get()).map_err(|problem| problem.to_string());
     let response = read(response)?;
     let Value::Object(response) = response else {
         return Err(format!("expected an object, got {}", type_name(&response)));

@@ -37,6 +37,7 @@ pub mod tasks;
 pub mod template;
 pub mod time;
 pub mod tools;
+pub mod unique;
 mod writer;
 
 pub use id::TaskId;

@@ -188,7 +188,8 @@ pub fn write_list<'a>(
 pub struct CallToolParams {
     /// The tool's name, not yet looked up.
     pub name: String,
-    /// An object as it was sent; `None` means `{}`. No key at its top occurs twice.
+    /// An object as it was sent; `None` means `{}`. No key at its top occurs twice; whoever reads on
+    /// reads with [`unique`](crate::unique).
     pub arguments: Option<Box<RawValue>>,
     /// Answers to an `InputRequiredResult`; null counts as absent.
     pub input_responses: Option<InputResponses>,
