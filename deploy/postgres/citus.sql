@@ -11,8 +11,8 @@
 
 CREATE EXTENSION IF NOT EXISTS citus;
 
--- The triggers that let release 0.1.0 run beside this one change rows of the same task only. Citus keeps
--- triggers of spread tables only where it is told that this is so.
+-- The triggers that let release 0.1.0 run beside this one, and those that guard journals, look at and change rows of
+-- the same task only. Citus keeps triggers of spread tables only where it is told that this is so.
 ALTER DATABASE :"DBNAME" SET citus.enable_unsafe_triggers = on;
 SET citus.enable_unsafe_triggers = on;
 

@@ -48,6 +48,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (11, "0011_count_live"),
     (12, "0012_add_sealing"),
     (13, "0013_add_audit_outcome"),
+    (14, "0014_guard_journal"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

@@ -40,6 +40,7 @@ mod read;
 mod recover;
 mod released;
 mod roles;
+mod roles_journal;
 mod sealed;
 mod slots;
 mod statements;

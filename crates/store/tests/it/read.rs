@@ -79,6 +79,50 @@ async fn reads_that_meet_get_each_their_own_answer() {
     assert!(world.store.get_many(&[]).await.unwrap().is_empty());
 }
 
+/// In one round trip with others, results have 64 KiB at most; by itself, each is read whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_results_are_read_by_themselves() {
+    const MOST: usize = 64 * 1024;
+    let world = World::new().await;
+    let mut many = Vec::new();
+    for (length, withheld) in [(MOST, 0), (MOST + 1, MOST + 1), (8 << 20, 8 << 20)] {
+        let claim = world.running().await;
+        let result = format!("\"{}\"", "x".repeat(length - 2));
+        let done = world.store.complete(&claim, result.as_bytes(), NO_WORK);
+        assert_eq!(done.await.unwrap(), store::Write::Done);
+        let id = claim.id();
+        let is_whole = |read: Lookup, withheld| {
+            let Lookup::Found(task) = read else {
+                panic!("{read:?}")
+            };
+            let length = task.result.as_ref().map(bytes::Bytes::len);
+            assert_eq!((task.withheld, length), withheld);
+        };
+        let seen = match withheld {
+            0 => (0, Some(length)),
+            _ => (withheld, None),
+        };
+        is_whole(world.store.look(&world.alice, id).await.unwrap(), seen);
+        let whole = (0, Some(length));
+        is_whole(world.store.get(&world.alice, id).await.unwrap(), whole);
+        let read = world.store.get_whole(&world.alice, id).await;
+        is_whole(read.unwrap(), whole);
+        let foreign = world.store.get_whole(&world.mallory, id).await;
+        assert!(matches!(foreign.unwrap(), Lookup::Unknown));
+        many.push(((world.alice.clone(), id), seen));
+    }
+    let (wanted, seen): (Vec<_>, Vec<_>) = many.into_iter().unzip();
+    let read = world.store.get_many(&wanted).await.unwrap();
+    let read: Vec<_> = read
+        .into_iter()
+        .map(|lookup| match lookup {
+            Ok(Lookup::Found(task)) => (task.withheld, task.result.map(|result| result.len())),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(read, seen);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fetching_is_marked_once_and_only_of_what_is_over() {
     let world = World::new().await;
@@ -105,11 +149,13 @@ async fn an_outcome_delivered_inline_is_forgotten_if_nobody_can_name_it() {
     let world = World::new().await;
     let policy = ToolPolicy::default();
     let mut ids = Vec::new();
-    for (key, handed_out, over) in [
-        (None, false, true),
-        (Some("k"), false, true),
-        (None, true, true),
-        (None, false, false),
+    for (key, handed_out, over, acts) in [
+        (None, false, true, false),
+        (Some("k"), false, true, true),
+        (None, true, true, true),
+        (None, false, false, true),
+        // What has a journal goes with the next purge.
+        (None, false, true, true),
     ] {
         let created = world
             .create(&policy, |new| {
@@ -121,8 +167,10 @@ async fn an_outcome_delivered_inline_is_forgotten_if_nobody_can_name_it() {
             panic!()
         };
         let claim = world.claim(task.id).await.unwrap();
-        let permit = world.begin(&claim, "s").await;
-        let _ = world.store.finish_step(&claim, permit, b"1").await.unwrap();
+        if acts {
+            let permit = world.begin(&claim, "s").await;
+            let _ = world.store.finish_step(&claim, permit, b"1").await.unwrap();
+        }
         if over {
             assert_eq!(
                 world.store.complete(&claim, b"{}", NO_WORK).await.unwrap(),
@@ -136,7 +184,12 @@ async fn an_outcome_delivered_inline_is_forgotten_if_nobody_can_name_it() {
         world.store.get(&world.alice, ids[0]).await.unwrap(),
         Lookup::Unknown
     );
-    for id in &ids[1..] {
+    assert_eq!(world.store.purge(10, HOUR).await.unwrap(), 1);
+    assert_eq!(
+        world.store.get(&world.alice, ids[4]).await.unwrap(),
+        Lookup::Unknown
+    );
+    for id in &ids[1..4] {
         assert!(matches!(
             world.store.get(&world.alice, *id).await.unwrap(),
             Lookup::Found(_)

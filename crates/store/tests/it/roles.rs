@@ -13,18 +13,18 @@ use crate::support::{
 
 const ROLES: &str = include_str!("../../../../deploy/postgres/roles.sql");
 
-struct Processes {
+pub struct Processes {
     _server: Postgres,
-    url: String,
-    owner: tokio_postgres::Client,
-    gateway: Store,
-    worker: Store,
-    cron: Store,
-    alice: Principal,
+    pub url: String,
+    pub owner: tokio_postgres::Client,
+    pub gateway: Store,
+    pub worker: Store,
+    pub cron: Store,
+    pub alice: Principal,
 }
 
 impl Processes {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let server = Postgres::temporary().await.unwrap();
         let url = server.create_database("tasks").await.unwrap();
         migrate(url.clone()).await.unwrap();
@@ -64,8 +64,17 @@ impl Processes {
     }
 }
 
-fn as_role(url: &str, role: &str) -> String {
+pub fn as_role(url: &str, role: &str) -> String {
     url.replace("postgres@", &format!("{role}@"))
+}
+
+/// Each is refused for want of a right, and for nothing else.
+pub async fn all_denied(client: &tokio_postgres::Client, statements: &[&str]) {
+    for sql in statements {
+        let error = client.batch_execute(sql).await.expect_err(sql);
+        assert_eq!(error.code().unwrap().code(), "42501", "{sql}: {error}");
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
 }
 
 fn denied<T: std::fmt::Debug>(result: Result<T, store::Error>, what: &str) {
@@ -127,12 +136,24 @@ async fn each_process_does_its_work_and_no_others() {
         "a result by the gateway",
     );
     let of_gateway = raw(&as_role(&all.url, "gateway")).await;
-    for sql in [
+    let others = [
         "UPDATE tasks SET result = 'x'",
         "UPDATE tasks SET subject = 'mallory'",
         "UPDATE tasks SET arguments = 'x'",
         "UPDATE tasks SET claim_token = NULL",
+        "UPDATE tasks SET alerted_at = now()",
+        "INSERT INTO tasks SELECT * FROM tasks",
+        "INSERT INTO tasks (id, status, result) VALUES (gen_random_uuid(), 'completed', 'x')",
         "INSERT INTO steps DEFAULT VALUES",
+        "INSERT INTO inputs DEFAULT VALUES",
+        "INSERT INTO callbacks DEFAULT VALUES",
+        "UPDATE callbacks SET step_output = 'x'",
+        "UPDATE inputs SET request = 'x'",
+        "DELETE FROM steps",
+        "DELETE FROM inputs",
+        "DELETE FROM callbacks",
+        "DELETE FROM attempts",
+        "SELECT output FROM steps",
         "UPDATE tools SET version = 2",
         "DELETE FROM workers",
         "SELECT * FROM audit",
@@ -141,11 +162,8 @@ async fn each_process_does_its_work_and_no_others() {
         "CREATE TABLE mine (a int)",
         "TRUNCATE tasks",
         "DROP TABLE tasks",
-    ] {
-        let error = of_gateway.batch_execute(sql).await.expect_err(sql);
-        let code = error.code().unwrap().code();
-        assert_eq!(code, "42501", "{sql}: {error}");
-    }
+    ];
+    all_denied(&of_gateway, &others).await;
 
     // The worker's work, with an answer by the gateway between.
     let asked = [question("q")];
@@ -167,18 +185,21 @@ async fn each_process_does_its_work_and_no_others() {
 
     // Not the gateway's.
     let of_worker = raw(&as_role(&all.url, "worker")).await;
-    for sql in [
+    let others = [
         "INSERT INTO tasks SELECT * FROM tasks",
         "DELETE FROM tasks",
         "UPDATE tasks SET subject = 'mallory'",
         "UPDATE tasks SET arguments = 'x'",
+        "UPDATE tasks SET first_fetched_at = now()",
+        "UPDATE inputs SET response = 'x'",
+        "UPDATE callbacks SET response = 'x'",
+        "DELETE FROM inputs",
+        "DELETE FROM callbacks",
         "SELECT * FROM idempotency_keys",
         "SELECT * FROM audit",
         "DELETE FROM tombstones",
-    ] {
-        let error = of_worker.batch_execute(sql).await.expect_err(sql);
-        assert_eq!(error.code().unwrap().code(), "42501", "{sql}: {error}");
-    }
+    ];
+    all_denied(&of_worker, &others).await;
 
     // Cron's work: what is over is deleted, and leaves its tombstone.
     let over = "UPDATE tasks SET created_at = now() - interval '2 days', expires_at = now() - interval '1 day' \
@@ -189,14 +210,23 @@ async fn each_process_does_its_work_and_no_others() {
     cron.gauges().await.unwrap();
     cron.purge_audit(100, SECOND).await.unwrap();
     let of_cron = raw(&as_role(&all.url, "cron")).await;
-    for sql in [
+    let others = [
         "INSERT INTO tasks SELECT * FROM tasks",
         "UPDATE tasks SET result = 'x'",
         "UPDATE tasks SET subject = 'mallory'",
-    ] {
-        let error = of_cron.batch_execute(sql).await.expect_err(sql);
-        assert_eq!(error.code().unwrap().code(), "42501", "{sql}: {error}");
-    }
+        "UPDATE tasks SET first_fetched_at = now()",
+        "SELECT arguments FROM tasks",
+        "SELECT result FROM tasks",
+        "INSERT INTO steps DEFAULT VALUES",
+        "UPDATE steps SET output = 'x'",
+        "UPDATE callbacks SET response = 'x'",
+        "INSERT INTO audit DEFAULT VALUES",
+        "UPDATE audit SET operator = 'x'",
+        "UPDATE audit SET outcome = 'x'",
+        "UPDATE audit_tasks SET outcome = 'x'",
+        "UPDATE tombstones SET final_status = 'x'",
+    ];
+    all_denied(&of_cron, &others).await;
 }
 
 /// What each process runs. (The commands of operators are the owner's.)
@@ -215,16 +245,16 @@ const OF_CRONS: &str = "delist_unserved delist_unserved_providers due_deliveries
     expiring forget_resources forsaken gauges give_up_undos keep_waiting lead_sweep lock_task lock_tools \
     lock_unanswered lock_undoing mark_hinted outstanding purge purge_alerts purge_audit purge_tombstones \
     purgeable queue_ages raise_live raise_unfetched request_stop resolve_alerts resume rewrap rewrappable schema_state \
-    sealed_by sent_deliveries set_current settle_stopped slots stoppable store_answers sweep_success swept tool_names \
+    sealed_by sent_deliveries set_current settle_stopped slots stoppable store_answers sweep_success swept tool_names tool_states \
     unanswered undo_forsaken undone undos unfetched unheld unhinted unhinted_ages unjudged unsent_delivery \
-    version_gone wake watched";
+    version_gone waiting_callbacks wake watched";
 
 /// What the commands of operators run, as the owner of the tables.
 const OF_OPERATORS: &str = "audit_begin audit_done audit_end audit_list audit_task bury doctor_server doctor_sweeps elsewhere erase erase_traces list_tasks live_of \
     members_of missing_rights pause_tool queues record_migration repeat_task repeatable repeats requeue_task reseal resume_tool \
     schema_exists schema_migrations schema_tables server session set_oldest_supported show_alerts show_attempts \
-    show_callbacks show_inputs show_steps show_task show_tombstone stopped_by task_owner tool_states traces \
-    try_migration_lock waiting_callbacks workers";
+    show_callbacks show_inputs show_steps show_task show_tombstone stopped_by task_owner traces \
+    try_migration_lock workers";
 
 /// A statement that is on no list is tried under no role: whoever adds one says whose it is.
 #[test]

@@ -168,6 +168,9 @@ impl Model {
             if task.rounds > 0 && task.held_until > now {
                 task.expires_at = task.held_until;
                 task.fetched = true;
+            } else if task.journaled {
+                task.expires_at = now;
+                task.fetched = true;
             } else {
                 self.tasks.remove(&slot);
             }
