@@ -31,6 +31,8 @@ pub enum Manner {
     Take,
     /// Everything gets this status.
     Status(u16),
+    /// The same, and is told what was asked: the path, as frameworks do, with all headers and the body.
+    Echo(u16),
     /// What contains this text is refused with 400.
     Refuse(String),
     /// Everything is led to this address, as it is (307).
@@ -121,10 +123,17 @@ async fn serve(
     manner: &Mutex<Manner>,
 ) -> Option<()> {
     let mut post = read(&mut stream).await?;
-    let mut location = String::new();
+    let (mut location, mut said) = (String::new(), String::new());
     let status = match &*lock(manner) {
         Manner::Take => Some(200),
         Manner::Status(status) => Some(*status),
+        Manner::Echo(status) => {
+            said = format!(
+                "Cannot POST {}\n{:?}\n{}",
+                post.path, post.headers, post.body
+            );
+            Some(*status)
+        }
         Manner::Refuse(text) if post.body.contains(text) => Some(400),
         Manner::Refuse(_) => Some(200),
         Manner::Redirect(to) => {
@@ -140,9 +149,11 @@ async fn serve(
         while stream.read_buf(&mut Vec::new()).await.ok()? > 0 {}
         return None;
     };
-    let head =
-        format!("HTTP/1.1 {status} \r\n{location}content-length: 0\r\nconnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).await.ok()
+    let length = said.len();
+    let answer = format!(
+        "HTTP/1.1 {status} \r\n{location}content-length: {length}\r\nconnection: close\r\n\r\n{said}"
+    );
+    stream.write_all(answer.as_bytes()).await.ok()
 }
 
 async fn read(stream: &mut TcpStream) -> Option<Post> {

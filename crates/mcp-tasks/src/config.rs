@@ -205,9 +205,9 @@ const HIDDEN: &str = "(hidden)";
 /// When a value has no TOML form.
 pub fn show(config: &Config) -> Result<String, toml::ser::Error> {
     let mut shown = config.clone();
-    for url in [&mut shown.postgres.url, &mut shown.redis.url] {
-        *url = without_password(url);
-    }
+    let hidden = || HIDDEN.to_owned();
+    shown.postgres.url = shown.postgres.shown_url().unwrap_or_else(hidden);
+    shown.redis.url = shown.redis.shown_url().unwrap_or_else(hidden);
     let keys = &mut shown.callbacks.keys;
     for key in keys.iter_mut().chain(&mut shown.gateway.request_state_keys) {
         HIDDEN.clone_into(key);
@@ -218,56 +218,46 @@ pub fn show(config: &Config) -> Result<String, toml::ser::Error> {
         }
     }
     if let Some(endpoint) = &mut shown.traces.endpoint {
-        *endpoint = without_password(endpoint);
+        *endpoint = web_address(endpoint, Path::Shown);
     }
     for receiver in &mut shown.alerts.receivers {
         if !receiver.secret.is_empty() {
             HIDDEN.clone_into(&mut receiver.secret);
         }
-        receiver.url = without_password(&receiver.url);
         // Many receivers know who posts by the path alone.
-        if receiver.kind == cron::alerts::config::Kind::Webhook
-            && let Some((scheme, rest)) = receiver.url.split_once("://")
-            && let Some((host, _)) = rest.split_once('/')
-        {
-            receiver.url = format!("{scheme}://{host}/{HIDDEN}");
-        }
+        receiver.url = web_address(&receiver.url, Path::Hidden);
     }
     toml::to_string(&shown)
 }
 
-/// An address without the password in it.
-fn without_password(url: &str) -> String {
-    let (address, query) = match url.split_once('?') {
-        Some((address, query)) => (address, format!("?{query}")),
-        None => (url, String::new()),
+/// What to do with the path of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Path {
+    Shown,
+    Hidden,
+}
+
+/// An address on the web, without what may be secret in it.
+fn web_address(url: &str, path: Path) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return if url.is_empty() { "" } else { HIDDEN }.to_owned();
     };
-    let address = match address.split_once("://") {
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((who, host)) => match who.split_once(':') {
-                Some((user, _)) => format!("{scheme}://{user}:{HIDDEN}@{host}"),
-                None => address.to_owned(),
-            },
-            None => address.to_owned(),
-        },
-        None => address.to_owned(),
+    let (authority, after) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        // One that comes later may be part of a password.
+        None if after.contains('@') => return HIDDEN.to_owned(),
+        None => authority.to_owned(),
     };
-    let mut shown = String::new();
-    let whole = format!("{address}{query}");
-    let mut rest = whole.as_str();
-    // As a parameter, or as one of the words `host=… password=…`.
-    while let Some((before, after)) = rest.split_once("password=") {
-        let end = match after.strip_prefix('\'') {
-            Some(quoted) => quoted.find('\'').map_or(after.len(), |end| end + 2),
-            None => after.find(['&', ' ']).unwrap_or(after.len()),
-        };
-        shown.push_str(before);
-        shown.push_str("password=");
-        shown.push_str(HIDDEN);
-        rest = &after[end..];
+    let kept = match path {
+        Path::Shown => after.find(['?', '#']).unwrap_or(after.len()),
+        Path::Hidden => 0,
+    };
+    match after.split_at(kept) {
+        (_, "" | "/") => format!("{scheme}://{host}{after}"),
+        ("", _) => format!("{scheme}://{host}/{HIDDEN}"),
+        (shown, _) => format!("{scheme}://{host}{shown}?{HIDDEN}"),
     }
-    shown.push_str(rest);
-    shown
 }
 
 #[cfg(test)]
@@ -275,25 +265,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_shown_without_passwords() {
-        for (url, shown) in [
+    fn addresses_on_the_web_are_shown_without_what_may_be_secret() {
+        for (url, with_path, without) in [
+            ("", "", ""),
+            ("http://h:1", "http://h:1", "http://h:1"),
+            ("http://h/", "http://h/", "http://h/"),
             (
-                "postgres://u:p@ss@h:1/d?x=y",
-                "postgres://u:(hidden)@h:1/d?x=y",
-            ),
-            ("postgres://u@h/d", "postgres://u@h/d"),
-            ("redis://:p@h", "redis://:(hidden)@h"),
-            (
-                "postgres://h/d?user=u&password=p&x=y",
-                "postgres://h/d?user=u&password=(hidden)&x=y",
+                "http://h:4318/v1/traces",
+                "http://h:4318/v1/traces",
+                "http://h:4318/(hidden)",
             ),
             (
-                "host=h password='a b' user=u",
-                "host=h password=(hidden) user=u",
+                "https://u:sesame@h/a",
+                "https://(hidden)@h/a",
+                "https://(hidden)@h/(hidden)",
             ),
-            ("host=h password=ab", "host=h password=(hidden)"),
+            (
+                "https://h/a?k=sesame",
+                "https://h/a?(hidden)",
+                "https://h/(hidden)",
+            ),
+            (
+                "https://h?k=sesame",
+                "https://h/(hidden)",
+                "https://h/(hidden)",
+            ),
+            ("https://u:ses/ame@h/a", "(hidden)", "(hidden)"),
+            ("sesame", "(hidden)", "(hidden)"),
         ] {
-            assert_eq!(without_password(url), shown);
+            assert_eq!(web_address(url, Path::Shown), with_path, "{url}");
+            assert_eq!(web_address(url, Path::Hidden), without, "{url}");
         }
     }
 

@@ -41,9 +41,9 @@ pub enum Error {
     /// The file is not there, or not for us.
     #[error("the settings file {} cannot be read", .0.display())]
     Read(PathBuf, #[source] std::io::Error),
-    /// The file is no TOML. (The cause shows the place.)
-    #[error("the settings file {} is not TOML", .0.display())]
-    Syntax(PathBuf, #[source] Box<toml::de::Error>),
+    /// The file is no TOML: where, and why. Without the line itself, which may hold a password.
+    #[error("the settings file {} is not TOML: {1}", .0.display())]
+    Syntax(PathBuf, String),
     /// They contradict themselves, or are none; all problems at once.
     #[error("the settings do not work:\n  {}", .0.join("\n  "))]
     Invalid(Vec<String>),
@@ -80,7 +80,7 @@ struct Sources {
 
 impl Sources {
     fn add_file(&mut self, file: &Path, text: &str) -> Result<(), Error> {
-        let syntax = |error| Error::Syntax(file.to_owned(), Box::new(error));
+        let syntax = |error| Error::Syntax(file.to_owned(), place_and_reason(&error, text));
         let table: toml::Table = text.parse().map_err(syntax)?;
         self.values = serde_json::to_value(table).unwrap_or_default();
         let places = DeTable::parse(text).map_err(syntax)?;
@@ -190,6 +190,18 @@ impl Sources {
             }
         }
     }
+}
+
+fn place_and_reason(error: &toml::de::Error, text: &str) -> String {
+    let why = error.message();
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let Some(before) = before else {
+        return why.to_owned();
+    };
+    let line = before.matches('\n').count() + 1;
+    let begun = before.rfind('\n').map_or(before, |end| &before[end + 1..]);
+    let column = begun.chars().count() + 1;
+    format!("line {line}, column {column}: {why}")
 }
 
 /// Names of Rust's, and what people call that.

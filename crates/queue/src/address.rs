@@ -85,6 +85,43 @@ impl Address {
         self.seeds.iter().filter_map(place).collect()
     }
 
+    /// As anybody may see it. `None` where there is nothing of that kind to see.
+    pub(crate) fn shown(&self) -> Option<String> {
+        let first = self.seeds.first()?;
+        let settings = first.redis_settings();
+        let database = match settings.db() {
+            0 => String::new(),
+            number => number.to_string(),
+        };
+        let scheme = match first.addr() {
+            ConnectionAddr::Tcp(..) => "redis",
+            ConnectionAddr::TcpTls { .. } => "rediss",
+            ConnectionAddr::Unix(path) if database.is_empty() => {
+                return Some(format!("unix://{}", path.display()));
+            }
+            ConnectionAddr::Unix(path) => {
+                return Some(format!("unix://{}?db={database}", path.display()));
+            }
+            _ => return None,
+        };
+        let odd = |user: &str| user.contains([':', '/', '?', '#', '@']);
+        if settings.username().is_some_and(odd) {
+            return None;
+        }
+        let user = match (settings.username(), settings.password()) {
+            (None, None) => String::new(),
+            (Some(user), None) => format!("{user}@"),
+            (user, Some(_)) => format!("{}:(hidden)@", user.unwrap_or_default()),
+        };
+        let hosts: Vec<String> = self.seeds().iter().map(ToString::to_string).collect();
+        let hosts = hosts.join(",");
+        let database = match database.as_str() {
+            "" => database,
+            number => format!("/{number}"),
+        };
+        Some(format!("{scheme}://{user}{hosts}{database}"))
+    }
+
     /// Whether the files can be used.
     ///
     /// # Errors

@@ -125,6 +125,13 @@ impl Config {
         problems
     }
 
+    /// The URL as anybody may see it: user, hosts, ports and database, and that there is a password. `None` where
+    /// it cannot be read.
+    #[must_use]
+    pub fn shown_url(&self) -> Option<String> {
+        crate::address::Address::new(self).ok()?.shown()
+    }
+
     fn check_durations(&self, problems: &mut Vec<String>) {
         let ms = Duration::from_millis;
         let bounds = [
@@ -164,6 +171,39 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(config.validate(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        for (url, cluster, shown) in [
+            ("redis://h", false, Some("redis://h:6379")),
+            ("redis://:sesame@h", false, Some("redis://:(hidden)@h:6379")),
+            (
+                "rediss://u:ses@ame@h:7/2",
+                false,
+                Some("rediss://u:(hidden)@h:7/2"),
+            ),
+            (
+                "redis://u:sesame@a:1,[::1]:2",
+                true,
+                Some("redis://u:(hidden)@a:1,[::1]:2"),
+            ),
+            (
+                "unix:///tmp/redis.sock?db=1&user=u&pass=sesame",
+                false,
+                Some("unix:///tmp/redis.sock?db=1"),
+            ),
+            ("redis://u:ses?ame@h", false, None),
+            ("redis://u%3Asesame@h", false, None),
+            ("sesame", false, None),
+        ] {
+            let config = Config {
+                url: url.to_owned(),
+                cluster,
+                ..Config::default()
+            };
+            assert_eq!(config.shown_url().as_deref(), shown, "{url}");
+        }
     }
 
     #[test]

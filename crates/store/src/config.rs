@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio_postgres::config::Host;
 
 /// `[postgres]`: where tasks live.
 #[derive(Clone, Deserialize, Serialize, JsonSchema)]
@@ -122,6 +124,57 @@ impl Config {
         problems
     }
 
+    /// The URL as anybody may see it: user, hosts, ports and database, and that there is a password. `None` where
+    /// it cannot be read, or where one of them may hold a piece of the password.
+    #[must_use]
+    pub fn shown_url(&self) -> Option<String> {
+        let address = crate::tls::address(&self.url)?;
+        let plain = |text: &str| {
+            let odd = |c: char| !c.is_alphanumeric() && !"-_.".contains(c);
+            (!text.contains(odd)).then(|| text.to_owned())
+        };
+        let mut shown = "postgres://".to_owned();
+        if let Some(user) = address.get_user() {
+            shown.push_str(&plain(user)?);
+        }
+        if address.get_password().is_some() {
+            shown.push_str(":(hidden)");
+        }
+        if address.get_user().is_some() || address.get_password().is_some() {
+            shown.push('@');
+        }
+        let (mut hosts, mut sockets) = (Vec::new(), Vec::new());
+        for host in address.get_hosts() {
+            match host {
+                Host::Tcp(name) if name.parse::<Ipv6Addr>().is_ok() => {
+                    hosts.push(format!("[{name}]"));
+                }
+                Host::Tcp(name) => hosts.push(plain(name)?),
+                Host::Unix(path) => sockets.push(path.display().to_string()),
+            }
+        }
+        if hosts.is_empty() {
+            hosts.extend(address.get_hostaddrs().iter().map(ToString::to_string));
+        }
+        let ports = address.get_ports();
+        for (place, host) in hosts.iter_mut().enumerate() {
+            if let Some(port) = ports.get(place).or(ports.first())
+                && *port != PORT
+            {
+                host.push_str(&format!(":{port}"));
+            }
+        }
+        shown.push_str(&hosts.join(","));
+        if let Some(database) = address.get_dbname() {
+            shown.push('/');
+            shown.push_str(&plain(database)?);
+        }
+        if !sockets.is_empty() {
+            shown.push_str(&format!("?host={}", sockets.join(",")));
+        }
+        Some(shown)
+    }
+
     /// After an outage, for how long (ms) a lease does not count as run out: one heartbeat
     /// and a second.
     pub(crate) fn lease_grace_ms(&self) -> i64 {
@@ -133,6 +186,9 @@ impl Config {
         ms(self.lease)
     }
 }
+
+/// Where Postgres listens unless it is told otherwise.
+const PORT: u16 = 5432;
 
 /// Below this every checkpoint would look like a dead worker.
 const LEASE_MIN: Duration = Duration::from_secs(2);
@@ -151,5 +207,92 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
     } else {
         Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("postgres://u@h/d", Some("postgres://u@h/d")),
+            ("postgres://h", Some("postgres://h")),
+            (
+                "postgres://u:sesame@h:1,[::1]:2/d?sslmode=verify-full",
+                Some("postgres://u:(hidden)@h:1,[::1]:2/d"),
+            ),
+            (
+                "postgres://u:ses?ame@h/d",
+                Some("postgres://u:(hidden)@h/d"),
+            ),
+            (
+                "postgres://u:ses/ame@h/d",
+                Some("postgres://u:(hidden)@h/d"),
+            ),
+            ("postgres://u:ses%40ame@h", Some("postgres://u:(hidden)@h")),
+            ("postgres://u:ses:ame@h", Some("postgres://u:(hidden)@h")),
+            (
+                "postgres://h/d?user=u&password=sesame&application_name=x",
+                Some("postgres://u:(hidden)@h/d"),
+            ),
+            (
+                "postgres:///d?host=/run/postgresql&password=sesame",
+                Some("postgres://:(hidden)@/d?host=/run/postgresql"),
+            ),
+            (
+                "host=h password = sesame user=u",
+                Some("postgres://u:(hidden)@h"),
+            ),
+            (
+                r"host=h password='ses\'ame' port=7",
+                Some("postgres://:(hidden)@h:7"),
+            ),
+            (
+                r"host=h password=ses\ ame user=u dbname=d",
+                Some("postgres://u:(hidden)@h/d"),
+            ),
+            (
+                "hostaddr=127.0.0.1 password=sesame",
+                Some("postgres://:(hidden)@127.0.0.1"),
+            ),
+            // The rest of the password is taken for a part of the host, of the user, of a parameter.
+            ("postgres://u:ses@ame@h:1/d", None),
+            ("postgres://u%3Asesame@h/d", None),
+            ("host=h password=ses ame", None),
+            ("postgres://u:ses@h/d?x=ame", None),
+            ("sesame", None),
+        ] {
+            let config = Config {
+                url: url.to_owned(),
+                ..Config::default()
+            };
+            assert_eq!(config.shown_url().as_deref(), shown, "{url}");
+        }
+    }
+
+    /// With a blank in it, what follows looks like something else.
+    #[test]
+    fn no_problem_of_an_address_shows_a_piece_of_its_password() {
+        for url in [
+            "host=h password=a sesame=b",
+            "host=h password=a sesame b",
+            "host=h password=a \u{2603}",
+            "postgres://u:a@h/d?sesame=b",
+            "postgres://u:sesame",
+        ] {
+            let config = Config {
+                url: url.to_owned(),
+                ..Config::default()
+            };
+            let problems = config.validate();
+            let told = problems.join("; ");
+            assert!(told.starts_with("postgres.url: "), "{url}: {told}");
+            let shown = ["sesame", "\u{2603}"]
+                .iter()
+                .any(|piece| told.contains(piece));
+            assert!(!shown, "{url}: {told}");
+        }
     }
 }

@@ -48,10 +48,7 @@ pub(crate) fn read(
 ) -> Result<(tokio_postgres::Config, Option<MakeRustlsConnect>), String> {
     let asked = Asked::of(&config.url)?;
     let field = |problem: &str| format!("postgres.url: {problem}");
-    let mut postgres: tokio_postgres::Config = asked
-        .url
-        .parse()
-        .map_err(|error| field(&format!("not a Postgres URL: {}", chain(&error))))?;
+    let mut postgres = asked.address()?;
     // The name that a certificate would be for.
     if postgres.get_hosts().is_empty() {
         for address in postgres.get_hostaddrs().to_vec() {
@@ -84,6 +81,11 @@ pub(crate) fn read(
     let authorities = named.unwrap_or(Authorities::System);
     let tls = client(check, &authorities)?;
     Ok((postgres, Some(MakeRustlsConnect::new(tls))))
+}
+
+/// What the URL says of where Postgres is, and for whom; `None` if it cannot be read.
+pub(crate) fn address(url: &str) -> Option<tokio_postgres::Config> {
+    Asked::of(url).ok()?.address().ok()
 }
 
 /// What the URL asks for, and the rest of it, as `tokio_postgres` reads it.
@@ -142,6 +144,19 @@ impl Asked {
         }
         asked.url = format!("{address}?{}", rest.join("&"));
         Ok(asked)
+    }
+
+    fn address(&self) -> Result<tokio_postgres::Config, String> {
+        let read = self.url.parse::<tokio_postgres::Config>();
+        read.map_err(|error| {
+            let why = chain(&error);
+            // Both may show a piece of a password: with a blank in it, what follows is read as a parameter.
+            let why = match why.split_once("unknown option") {
+                Some((before, _)) => format!("{before}unknown parameter"),
+                None => why.split(" but got").next().unwrap_or_default().to_owned(),
+            };
+            format!("postgres.url: not a Postgres URL: {why}")
+        })
     }
 }
 

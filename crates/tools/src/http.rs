@@ -157,7 +157,7 @@ impl Tool for Service {
         let ended = match (ended, &address) {
             // It has called back all the same.
             (Err(error), Some(address)) => match context.received(address).await? {
-                Some(outcome) => return self.reported(outcome),
+                Some(outcome) => return self.reported(outcome, prepared.secrets()),
                 None => Err(error),
             },
             (ended, _) => ended,
@@ -168,7 +168,7 @@ impl Tool for Service {
                 let harmless = self.effects == Effects::None || self.cancel_url.is_some();
                 let doubt = if harmless { Doubt::Ends } else { Doubt::Stays };
                 let outcome = context.called_back(&address, doubt, WAITING).await?;
-                self.reported(outcome)
+                self.reported(outcome, prepared.secrets())
             }
             (Ended::Accepted, None) => Err(ToolError::failed(
                 answer::INTERNAL,

@@ -119,6 +119,14 @@ fn files_that_are_no_settings_are_told_apart() {
     let broken = file(&dir, "[postgres\nurl = 1\n");
     let (good, said_of_it) = said(&["config", "check"], Some(&broken), &[]);
     assert!(!good && said_of_it.contains("is not TOML") && said_of_it.contains("line 1"));
+    // The line may hold a password.
+    let broken = file(&dir, "[postgres]\nurl = \"postgres://u:sesame@h\" sesame\n");
+    let (good, said_of_it) = said(&["config", "check"], Some(&broken), &[]);
+    assert!(
+        !good && said_of_it.contains("line 2, column"),
+        "{said_of_it}"
+    );
+    assert!(!said_of_it.contains("sesame"), "{said_of_it}");
     let (good, said) = said(&["config", "check"], Some(Path::new("/none.toml")), &[]);
     assert!(
         !good && said.contains("/none.toml cannot be read"),
@@ -135,9 +143,26 @@ fn settings_are_shown_without_secrets() {
          [gateway]\nrequest_state_keys = [\"{key}\"]\n"
     );
     let file = file(&dir, &text);
+    let said_of = said;
     let (good, said) = said(&["config", "show"], Some(&file), &[]);
     assert!(good && said.contains("postgres://u:(hidden)@h/d"), "{said}");
     assert!(!said.contains("sesame") && !said.contains(key), "{said}");
+    // In every form that is taken, and in those that look like another one.
+    for (url, shown) in [
+        ("host=h password = sesame user=u", "postgres://u:(hidden)@h"),
+        (r"host=h password='a\'sesame'", "postgres://:(hidden)@h"),
+        (r"host=h password=a\ sesame", "postgres://:(hidden)@h"),
+        ("postgres://u:p?sesame@h/d", "postgres://u:(hidden)@h/d"),
+        ("postgres://u:p@sesame@h/d", "(hidden)"),
+    ] {
+        let env = [("MCP_TASKS__POSTGRES__URL", url)];
+        let (good, said) = said_of(&["config", "show"], None, &env);
+        assert!(
+            good && said.contains(&format!("url = \"{shown}\"")),
+            "{url}: {said}"
+        );
+        assert!(!said.contains("sesame"), "{url}: {said}");
+    }
 }
 
 /// The second process of a machine, started as the first one was.

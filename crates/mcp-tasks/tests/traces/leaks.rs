@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::collector::{Collector, Manner};
 use crate::doors::{self, Heard};
 use crate::outages;
-use crate::planted::{API_KEY, OPAQUE, Planted, RESOURCE, SHOWN, found, planted};
+use crate::planted::{API_KEY, OPAQUE, Planted, REFUSED, RESOURCE, SHOWN, found, planted};
 use crate::stack::{SOON, plan};
 
 /// Calls by each kind of token, and by one that is none.
@@ -64,7 +64,7 @@ async fn by_callback(planted: &mut Planted, heard: &mut Heard) {
     for (body, status) in [
         (json!({ "progress": 1, "message": "hush-progress" }), 202),
         (json!({ "hush-callback": "no result" }), 400),
-        (json!({ "text": "hush-callback" }), 200),
+        (json!({ "text": "hush-callback for hush-upstream" }), 200),
         (json!({ "text": "hush-callback of another" }), 409),
     ] {
         let request = Request::post(&place).header("content-type", "application/json");
@@ -72,7 +72,9 @@ async fn by_callback(planted: &mut Planted, heard: &mut Heard) {
         let reply = http.send(request.body(body).unwrap()).await.unwrap();
         assert_eq!(reply.status, status);
     }
-    alice.wait_status(&id, "completed", SOON).await.unwrap();
+    let done = alice.wait_status(&id, "completed", SOON).await.unwrap();
+    let said = &done["result"]["content"][0]["text"];
+    assert_eq!(said, "hush-callback for ***");
     let token = path.rsplit('/').next().unwrap();
     doors::callbacks(planted, token, heard).await;
     planted.made.push(token.to_owned());
@@ -129,7 +131,7 @@ async fn drive(planted: &mut Planted) -> Vec<Value> {
     let shell = alice.start("run_shell", json!({ "script": script, "step": "once" }));
     let shell = shell.await.unwrap();
     alice.wait_end(&shell, SOON).await.unwrap();
-    // Nobody reads this one: a receiver is told.
+    // Nobody reads this one: a receiver is told, another one refuses to be.
     let unread = alice.start("chaos_undo", plan("hush-argument", json!([]), "failed"));
     let unread = unread.await.unwrap();
     wait::until("an alert", SOON, async || {
@@ -141,6 +143,15 @@ async fn drive(planted: &mut Planted) -> Vec<Value> {
     })
     .await
     .unwrap();
+    wait::until("a refusal", SOON, async || {
+        let kept = "SELECT count(*) FROM alert_deliveries WHERE receiver = 'grumbler' AND last_error IS NOT NULL";
+        let kept = planted.database.rows(kept).await.unwrap();
+        (kept[0][0].as_deref() != Some("0")).then_some(())
+    })
+    .await
+    .unwrap();
+    assert!(!planted.grumbler.posts(REFUSED).is_empty());
+    planted.unread = unread;
     others
 }
 
@@ -150,7 +161,9 @@ fn operators(planted: &mut Planted) -> BTreeMap<String, Vec<u8>> {
     for node in planted.cluster.nodes() {
         let file = format!("{}.toml", node.name());
         let settings = node.plan_mut().dir.join(file);
+        let show = format!("tasks show {}", planted.unread);
         for command in [
+            show.as_str(),
             "config show",
             "config check",
             "doctor",

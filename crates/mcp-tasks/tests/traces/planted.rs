@@ -37,7 +37,7 @@ pub const SHOWN: &str = "hush-idempotency";
 pub const API_KEY: &str = "mtk_hush-api-key";
 pub const OPAQUE: &str = "hush-opaque-token";
 /// Of the settings, and credentials of callers: in no output and in no row.
-const KEPT: [&str; 29] = [
+const KEPT: [&str; 31] = [
     "a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1",
     "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2",
     "c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3",
@@ -67,7 +67,11 @@ const KEPT: [&str; 29] = [
     "hush-url-token",
     "hush-tls-token",
     "hush-plain-token",
+    "hush-route",
+    "hush-query",
 ];
+/// Where the receiver is asked that refuses everything.
+pub const REFUSED: &str = "/hush-route?key=hush-query";
 
 pub struct Planted {
     pub cluster: Cluster,
@@ -76,6 +80,8 @@ pub struct Planted {
     pub postgres: Proxy,
     pub redis: Redis,
     pub hook: Hook,
+    /// Refuses every alert, and repeats what it was asked.
+    pub grumbler: Hook,
     /// Takes work on, and calls back.
     pub service: Hook,
     /// Repeats what it is shown.
@@ -84,6 +90,8 @@ pub struct Planted {
     pub signing: SigningKey,
     /// Made on the way: a JWT, the address of a callback, the private key of the certificate.
     pub made: Vec<String>,
+    /// A task that an alert is about.
+    pub unread: String,
     files: Temp,
 }
 
@@ -144,6 +152,20 @@ fn tools(files: &Path, service: &Hook, server: &Server) -> String {
     let file = files.join("tools.toml");
     std::fs::write(&file, tools).unwrap();
     format!("file = {file:?}\n")
+}
+
+/// One that takes alerts, and one that takes none.
+fn receivers(hook: &Hook, grumbler: &Hook) -> String {
+    let [taken, refused] = [
+        format!("{}/hush-path", hook.url),
+        format!("{}{REFUSED}", grumbler.url),
+    ];
+    let secret = KEPT[3];
+    format!(
+        "[[alerts.receivers]]\nname = \"hook\"\nkind = \"webhook\"\nurl = {taken:?}\nsecret = {secret:?}\n\
+         questions = true\n\
+         [[alerts.receivers]]\nname = \"grumbler\"\nkind = \"webhook\"\nurl = {refused:?}\nsecret = {secret:?}\n"
+    )
 }
 
 async fn let_in(redis: &Redis) {
@@ -217,6 +239,7 @@ pub async fn planted(collector: &Collector) -> Planted {
     let redis = Redis::temporary().await.unwrap();
     let_in(&redis).await;
     let hook = Hook::start(Takes::Take).await.unwrap();
+    let grumbler = Hook::start(Takes::Echo(404)).await.unwrap();
     let service = Hook::start(Takes::Status(202)).await.unwrap();
     let upstream = Server::start().await;
     let signing = SigningKey::p256("k");
@@ -240,14 +263,12 @@ pub async fn planted(collector: &Collector) -> Planted {
          [cron]\nalerts_interval = \"200ms\"\n\
          [logs]\nfilter = \"trace\"\n\
          [traces]\nbatch_delay = \"100ms\"\nendpoint = {:?}\n\
-         [alerts]\nunfetched_after = \"1s\"\n\
-         [[alerts.receivers]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"{}/hush-path\"\nsecret = {:?}\nquestions = true\n",
+         [alerts]\nunfetched_after = \"1s\"\n{}",
         KEPT[0],
         KEPT[1],
         tools(files.path(), &service, &upstream),
         collector.endpoint,
-        hook.url,
-        KEPT[3],
+        receivers(&hook, &grumbler),
     );
     let address = redis.url().replace("redis://", "redis://app:hush-redis@");
     let open = (
@@ -294,11 +315,13 @@ pub async fn planted(collector: &Collector) -> Planted {
         postgres: proxy,
         redis,
         hook,
+        grumbler,
         service,
         upstream,
         issuer,
         signing,
         made,
+        unread: String::new(),
         files,
     }
 }

@@ -8,6 +8,7 @@ use worker::callback::Outcome;
 use worker::{CallToolResult, Content, ToolError};
 
 use super::{Answered, Output, Service};
+use crate::web::Hidden;
 
 /// JSON-RPC: something of ours or of the service's is wrong, and no model can mend it.
 pub(super) const INTERNAL: i64 = -32603;
@@ -78,9 +79,20 @@ impl Service {
         }
     }
 
-    /// The result that a callback brought.
-    pub(super) fn reported(&self, outcome: Outcome) -> Result<CallToolResult, ToolError> {
-        let result = outcome.into_result();
+    /// The result that a callback brought, without secrets of ours: the service was shown them with the request.
+    pub(super) fn reported(
+        &self,
+        outcome: Outcome,
+        secrets: &Hidden,
+    ) -> Result<CallToolResult, ToolError> {
+        let result = secrets
+            .json(outcome)
+            .ok_or_else(|| {
+                failed(
+                    "the service called back with a secret of this tool, where it cannot be hidden",
+                )
+            })?
+            .into_result();
         if result.is_error || self.output_schema.is_none() {
             return Ok(result);
         }

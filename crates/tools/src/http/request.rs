@@ -39,6 +39,13 @@ pub(super) struct Prepared {
     secrets: Hidden,
 }
 
+impl Prepared {
+    /// What must not be seen in what the service says.
+    pub(super) fn secrets(&self) -> &Hidden {
+        &self.secrets
+    }
+}
+
 impl Service {
     pub(super) fn prepare(
         &self,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::sync::watch;
 use worker::ToolSet;
 
 use super::exchange::Exchange;
@@ -19,8 +18,6 @@ use super::source::Source;
 
 /// Between two tries: doubles from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Resources of one server that are subscribed to, at most.
-const SUBSCRIBED_MAX: usize = 1000;
 
 /// Listens for as long as it is polled; a server that cannot be listened to is looked at again
 /// at intervals all the same.
@@ -112,7 +109,7 @@ async fn subscribe(link: &Arc<Link>, source: &Source) -> Result<Ended, Fault> {
             notifications[kind] = json!(true);
         }
     }
-    let wanted = wanted(&mut changes);
+    let wanted = changes.borrow_and_update().clone();
     if !wanted.is_empty() {
         notifications["resourceSubscriptions"] = json!(wanted);
     }
@@ -135,7 +132,7 @@ async fn subscribe_each(link: &Arc<Link>, source: &Source) {
     let mut changes = source.wanted.subscribe();
     let mut known: BTreeSet<String> = BTreeSet::new();
     while link.serves("/resources/subscribe") {
-        let wanted = wanted(&mut changes);
+        let wanted = changes.borrow_and_update().clone();
         for (method, uri) in wanted
             .difference(&known)
             .map(|uri| ("resources/subscribe", uri))
@@ -160,15 +157,4 @@ async fn subscribe_each(link: &Arc<Link>, source: &Source) {
         }
     }
     std::future::pending().await
-}
-
-fn wanted(changes: &mut watch::Receiver<BTreeSet<String>>) -> BTreeSet<String> {
-    let wanted = changes.borrow_and_update();
-    if wanted.len() > SUBSCRIBED_MAX {
-        tracing::warn!(
-            count = wanted.len(),
-            "more resources of an upstream are listened to than are subscribed to"
-        );
-    }
-    wanted.iter().take(SUBSCRIBED_MAX).cloned().collect()
 }

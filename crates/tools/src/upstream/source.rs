@@ -43,7 +43,8 @@ pub(super) struct Source {
     supervisor: Option<PathBuf>,
     link: watch::Sender<Option<Arc<Link>>>,
     again: Notify,
-    /// Resources that somebody listens to, by their URIs at the server.
+    /// Resources that somebody listens to, by their URIs at the server: no more than the worker tells of
+    /// one provider.
     pub(super) wanted: watch::Sender<BTreeSet<String>>,
     /// Another one takes its place, or none does: it ends when its calls have.
     pub(super) retired: CancellationToken,

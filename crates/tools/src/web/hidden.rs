@@ -9,6 +9,8 @@ mod escapes;
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use escapes::Decoded;
 
@@ -52,6 +54,16 @@ impl Hidden {
         match self.masked(text.as_bytes(), false) {
             Some(kept) => String::from_utf8_lossy(&kept).into_owned(),
             None => text,
+        }
+    }
+
+    /// JSON without them: strings, and names of members. `None` where that cannot be had, since a secret is more
+    /// than a part of one.
+    pub(crate) fn json<T: Serialize + DeserializeOwned>(&self, value: T) -> Option<T> {
+        let text = serde_json::to_vec(&value).ok()?;
+        match self.masked(&text, false) {
+            None => Some(value),
+            Some(kept) => serde_json::from_slice(&kept).ok(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Secrets in every way that they may be written, and what must stay beside them.
 
+use worker::callback::Outcome;
+
 use super::*;
 
 fn hidden() -> Hidden {
@@ -188,4 +190,30 @@ fn no_cut_shows_more_than_a_bit() {
         let left = String::from_utf8(left.to_vec()).unwrap();
         assert!(!left.contains("same"), "{left}");
     }
+}
+
+/// Results that come later are read already: texts, values, names of members, JSON in a text.
+#[test]
+fn what_a_service_calls_back_with_is_searched_too() {
+    let said = serde_json::json!({
+        "text": "you are sesame/1 \u{2603}",
+        "structured": {"sesame/10": ["c2VzYW1l", {"n": 1.0}], "nested": "{\"a\":\"sesame\\/1\"}"},
+        "isError": true,
+    });
+    let outcome: Outcome = serde_json::from_value(said).unwrap();
+    let left = hidden().json(outcome.clone()).unwrap();
+    assert_eq!(left.text.as_deref(), Some("you are *** \u{2603}"));
+    let structured = serde_json::json!({"***": ["***", {"n": 1.0}], "nested": "{\"a\":\"***\"}"});
+    assert_eq!(left.structured, Some(structured));
+    assert!(left.is_error);
+    let blocks = serde_json::json!({"content": [{"type": "text", "text": "sesame/1"}]});
+    let blocks = hidden().json(serde_json::from_value::<Outcome>(blocks).unwrap());
+    let content = blocks.unwrap().content.unwrap();
+    assert_eq!(content[0].as_text(), Some("***"));
+    assert_eq!(one("another-one").json(outcome.clone()), Some(outcome));
+
+    // More than a part of a string: nothing is told.
+    let number = serde_json::json!({"structured": {"n": 12_345_678}});
+    let outcome: Outcome = serde_json::from_value(number).unwrap();
+    assert_eq!(one("12345678").json(outcome), None);
 }
