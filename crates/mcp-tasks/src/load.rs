@@ -42,7 +42,7 @@ pub enum Error {
     #[error("the settings file {} cannot be read", .0.display())]
     Read(PathBuf, #[source] std::io::Error),
     /// The file is no TOML: where, and why. Without the line itself, which may hold a password.
-    #[error("the settings file {} is not TOML: {1}", .0.display())]
+    #[error("the settings file {} is not TOML: {why}", .0.display(), why = .1)]
     Syntax(PathBuf, String),
     /// They contradict themselves, or are none; all problems at once.
     #[error("the settings do not work:\n  {}", .0.join("\n  "))]
