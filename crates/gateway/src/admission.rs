@@ -1,5 +1,6 @@
 //! What one principal may take: requests a second and at once, calls that wait, subscriptions, live tasks. Who
-//! takes too much is refused before it costs anything, so that it costs the others nothing.
+//! takes too much is refused before it costs anything, so that it costs the others nothing. Services
+//! that call back have no principal: what they may take is counted by the task that they call for.
 //!
 //! Requests, waits and subscriptions are counted in this process, live tasks in Postgres. What is
 //! remembered here no other replica misses: with n replicas a principal may take n times the first
@@ -10,6 +11,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use protocol::TaskId;
 use store::{Principal, Store};
 use tokio::time::Instant;
 
@@ -109,6 +111,16 @@ impl Admission {
         }
     }
 
+    /// A book of its own, for the tasks that services call for.
+    pub(crate) fn of_callbacks(limits: &Limits) -> Self {
+        Self::new(&Limits {
+            requests_of_principal_per_second: limits.callbacks_of_task_per_second,
+            requests_of_principal_burst: limits.callbacks_of_task_burst,
+            requests_of_principal_max: limits.callbacks_of_task_max,
+            ..limits.clone()
+        })
+    }
+
     /// A request of this principal, and its place among those that are being answered.
     ///
     /// # Errors
@@ -117,8 +129,20 @@ impl Admission {
         self.request_at(Instant::now(), principal, asks)
     }
 
+    /// A call of a service for this task, as a request of a principal.
+    ///
+    /// # Errors
+    /// If there are more of them than there may be.
+    pub(crate) fn callback(&self, task: TaskId) -> Result<Place, Error> {
+        let key = self.hasher.hash_one(task.as_bytes());
+        self.let_in(Instant::now(), key, Asks::Other)
+    }
+
     fn request_at(&self, now: Instant, principal: &Principal, asks: Asks) -> Result<Place, Error> {
-        let key = self.key(principal);
+        self.let_in(now, self.key(principal), asks)
+    }
+
+    fn let_in(&self, now: Instant, key: u64, asks: Asks) -> Result<Place, Error> {
         let mut book = lock(&self.book);
         let account = book.account(key, now, self);
         if account.open >= self.open_max {
@@ -475,6 +499,29 @@ mod tests {
         assert!(ask(&bob).is_ok());
         open.pop();
         assert!(ask(&alice).is_ok());
+    }
+
+    /// To the last one, at once and one after another.
+    #[test]
+    fn so_many_calls_for_one_task() {
+        let limits = Limits {
+            callbacks_of_task_per_second: 1,
+            callbacks_of_task_burst: 5,
+            callbacks_of_task_max: 3,
+            ..Limits::default()
+        };
+        let admission = Admission::of_callbacks(&limits);
+        let (one, other) = (TaskId::new(0), TaskId::new(0));
+        let open: Vec<_> = (0..4).map(|_| admission.callback(one)).collect();
+        let fits: Vec<bool> = open.iter().map(Result::is_ok).collect();
+        assert_eq!(fits, [true, true, true, false]);
+        assert!(
+            admission.callback(other).is_ok(),
+            "another task's are its own"
+        );
+        drop(open);
+        let fits: Vec<bool> = (0..3).map(|_| admission.callback(one).is_ok()).collect();
+        assert_eq!(fits, [true, true, false], "of five");
     }
 
     #[test]

@@ -3,6 +3,10 @@
 //! Whoever shows a signed address was given it by the task itself; nothing else proves anything here,
 //! and who shows none learns nothing, not even whether there is such a task. What is kept, and
 //! whether it comes in time, is one transaction's to say, so any replica answers and one call wins.
+//!
+//! An address is no caller whom anybody knows: whoever got hold of one may be flooding us. So calls are
+//! counted by the task that they are for, and all of them together take no more than a part of what
+//! there is; and an address that was over long ago opens nothing, before a byte is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +16,19 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
+use protocol::TaskId;
 use protocol::callback::{Keys, Report, Ticket};
 use protocol::progress::Progress;
 use queue::Lane;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use store::{Called, Pace, Progressed, Received};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Shared;
+use crate::admission::{Admission, Place};
+use crate::clock;
+use crate::config::Limits;
 use crate::door::{self, is_json};
 use crate::error::Error;
 use crate::reply::Body;
@@ -29,12 +37,45 @@ use crate::reply::Body;
 const MESSAGE_BYTES_MAX: usize = 1024;
 /// What clients see changes no more often for that.
 const EARLY: Duration = Duration::from_millis(250);
+/// So long after its end an address is still looked up: this machine's clock may be wrong, and who
+/// repeats what was kept is told so. (Postgres says to the millisecond what came in time.)
+const LEEWAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Who may call, and how much may be said.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Callbacks {
     pub(crate) keys: Keys,
     pub(crate) body_bytes_max: usize,
+}
+
+/// How many calls are answered at once and in a while.
+pub(crate) struct Calls {
+    of_tasks: Admission,
+    /// Of all.
+    places: Arc<Semaphore>,
+}
+
+/// A call that is being answered.
+type Places = (Place, OwnedSemaphorePermit);
+
+impl Calls {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            of_tasks: Admission::of_callbacks(limits),
+            places: Arc::new(Semaphore::new(limits.callbacks_max)),
+        }
+    }
+
+    /// A call for this task.
+    ///
+    /// # Errors
+    /// If there are more than there may be, for it or for all.
+    fn let_in(&self, task: TaskId) -> Result<Places, Error> {
+        let place = self.of_tasks.callback(task)?;
+        let permit = Arc::clone(&self.places).try_acquire_owned();
+        let permit = permit.map_err(|_| Error::Overloaded { what: "callbacks" })?;
+        Ok((place, permit))
+    }
 }
 
 /// What came of a call; also the metric's label.
@@ -47,11 +88,12 @@ pub(crate) enum Outcome {
     Gone,
     Unknown,
     Refused,
+    Limited,
     Unavailable,
 }
 
 impl Outcome {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Kept,
         Self::Progress,
         Self::Repeated,
@@ -59,6 +101,7 @@ impl Outcome {
         Self::Gone,
         Self::Unknown,
         Self::Refused,
+        Self::Limited,
         Self::Unavailable,
     ];
 
@@ -71,6 +114,7 @@ impl Outcome {
             Self::Gone => "gone",
             Self::Unknown => "unknown",
             Self::Refused => "refused",
+            Self::Limited => "limited",
             Self::Unavailable => "unavailable",
         }
     }
@@ -122,11 +166,15 @@ pub(crate) async fn handle(
     place: OwnedSemaphorePermit,
 ) -> Response<Body> {
     let said = match judge(shared, head, token) {
-        Ok(ticket) => {
-            // A service may send all of it and hang up: that counts as much as any other call.
+        Ok((ticket, places)) => {
+            // A service may send all of it and hang up: that counts as much as any other call, and
+            // takes its places as long.
             let own = Arc::clone(shared);
             let length = door::length(&head.headers);
-            let answering = async move { answer(&own, &ticket, (body, length)).await };
+            let answering = async move {
+                let _places = (place, places);
+                answer(&own, &ticket, (body, length)).await
+            };
             match shared.to_its_end(answering).await {
                 Ok(said) | Err(said) => said,
             }
@@ -154,7 +202,7 @@ pub(crate) async fn handle(
 }
 
 /// Whether the body is worth reading.
-fn judge(shared: &Shared, head: &Parts, token: &str) -> Result<Ticket, Said> {
+fn judge(shared: &Shared, head: &Parts, token: &str) -> Result<(Ticket, Places), Said> {
     let Some(ticket) = shared.callbacks.keys.verify(token) else {
         let why = "there is no such address";
         return Err(Said::bad(Outcome::Unknown, StatusCode::NOT_FOUND, why));
@@ -168,7 +216,16 @@ fn judge(shared: &Shared, head: &Parts, token: &str) -> Result<Ticket, Said> {
         return Err(Said::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     door::check_length(&head.headers, shared.callbacks.body_bytes_max).map_err(unread)?;
-    Ok(ticket)
+    if is_long_over(&ticket, clock::local_ms()) {
+        return Err(Said::gone());
+    }
+    let places = shared.calls.let_in(ticket.task).map_err(unread)?;
+    Ok((ticket, places))
+}
+
+fn is_long_over(ticket: &Ticket, now_ms: u64) -> bool {
+    let expires_ms = u64::try_from(ticket.expires_ms).unwrap_or(0);
+    expires_ms.saturating_add(LEEWAY_MS) < now_ms
 }
 
 async fn answer(
@@ -196,9 +253,13 @@ async fn answer(
 /// Why a body was not read, in the words of the table.
 fn unread(error: Error) -> Said {
     let row = error.row();
+    let outcome = match row.status {
+        StatusCode::TOO_MANY_REQUESTS => Outcome::Limited,
+        _ => Outcome::Refused,
+    };
     Said {
         retry_after: row.retry_after,
-        ..Said::refused(row.status, row.error.message)
+        ..Said::bad(outcome, row.status, row.error.message)
     }
 }
 
@@ -292,4 +353,29 @@ fn cut(text: &str) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_looked_up_for_a_day_after_its_end() {
+        let now = 1_790_000_000_000_u64;
+        let is_long_over = |expires_ms: i64| {
+            let ticket = Ticket {
+                task: TaskId::new(0),
+                key: "call".to_owned(),
+                expires_ms,
+            };
+            is_long_over(&ticket, now)
+        };
+        let day_before = i64::try_from(now - LEEWAY_MS).unwrap();
+        for expires_ms in [day_before, day_before + 1, i64::MAX] {
+            assert!(!is_long_over(expires_ms), "{expires_ms}");
+        }
+        for expires_ms in [day_before - 1, 0, -1, i64::MIN] {
+            assert!(is_long_over(expires_ms), "{expires_ms}");
+        }
+    }
 }

@@ -184,6 +184,17 @@ pub struct Limits {
     pub memory_bytes_max: usize,
     /// The same, of one principal.
     pub memory_bytes_of_principal_max: usize,
+    /// The same, of all services that call back.
+    pub memory_bytes_of_callbacks_max: usize,
+    /// Calls of services (`/callbacks/…`) that are being answered, of those in `requests_max`; more
+    /// are answered 429.
+    pub callbacks_max: usize,
+    /// The same, for one task.
+    pub callbacks_of_task_max: usize,
+    /// Calls of services for one task, per second, at length; more are answered 429. 0: any number.
+    pub callbacks_of_task_per_second: u32,
+    /// The same, at once after a rest.
+    pub callbacks_of_task_burst: u32,
     /// Tasks of one principal that are not over, on all gateways; calls that would make more are
     /// answered 429. Kept about, not exactly, when many calls come at once. 0: any number.
     pub live_tasks_of_principal_max: usize,
@@ -199,7 +210,8 @@ pub struct Limits {
     pub listens_of_principal_max: usize,
     /// Tasks of one `subscriptions/listen`, and resources of one.
     pub listen_ids_max: usize,
-    /// How long the headers of a request may take, and how long a connection may be idle.
+    /// How long the headers of a request may take, and how long a connection may be idle: over HTTP/1
+    /// it is closed then, over HTTP/2 told to end.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub header_read_timeout: Duration,
@@ -275,6 +287,11 @@ impl Default for Limits {
             requests_of_principal_max: 1_024,
             memory_bytes_max: 256 * 1024 * 1024,
             memory_bytes_of_principal_max: 64 * 1024 * 1024,
+            memory_bytes_of_callbacks_max: 64 * 1024 * 1024,
+            callbacks_max: 1_024,
+            callbacks_of_task_max: 8,
+            callbacks_of_task_per_second: 20,
+            callbacks_of_task_burst: 100,
             live_tasks_of_principal_max: 10_000,
             live_tasks_of_tenant_max: 100_000,
             listens_max: 2_000,
@@ -394,6 +411,8 @@ impl Limits {
                 self.held_calls_of_principal_max,
                 1,
             ),
+            ("callbacks_max", self.callbacks_max, 1),
+            ("callbacks_of_task_max", self.callbacks_of_task_max, 1),
             ("listens_max", self.listens_max, 1),
             ("listens_of_principal_max", self.listens_of_principal_max, 1),
             ("listen_ids_max", self.listen_ids_max, 1),
@@ -418,6 +437,7 @@ impl Limits {
                 "refused_tokens_of_address_burst",
                 self.refused_tokens_of_address_burst,
             ),
+            ("callbacks_of_task_burst", self.callbacks_of_task_burst),
         ] {
             if value == 0 {
                 problems.push(format!("gateway.limits.{name}: 0 must be at least 1"));

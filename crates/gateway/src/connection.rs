@@ -1,5 +1,5 @@
-//! One connection: knows whether requests came over it and in which version of HTTP, and when an
-//! answer's last bytes were given to the system.
+//! One connection: knows whether requests came over it and in which version of HTTP, how long it has had
+//! nothing to do, and when an answer's last bytes were given to the system.
 //!
 //! hyper flushes a connection after it took the last bytes of an answer. So an answer leaves its
 //! mark here when its last frame is taken, and the next successful flush means it was written.
@@ -9,13 +9,13 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::deliveries::{Deliveries, Mark};
@@ -34,7 +34,19 @@ pub(crate) struct Connection {
     unflushed: Mutex<Vec<Mark>>,
     deliveries: Deliveries,
     unwritten: Arc<Unwritten>,
+    work: Mutex<Work>,
 }
+
+/// What a connection has to do.
+struct Work {
+    /// Requests that are being answered.
+    open: usize,
+    /// Since when there are so many.
+    since: Instant,
+}
+
+/// A request of a connection is being answered, as long as this lives.
+pub(crate) struct Busy(Arc<Connection>);
 
 impl Connection {
     /// `patience`: how long a peer may take in nothing of what it is sent.
@@ -46,6 +58,10 @@ impl Connection {
             multiplexed: CancellationToken::new(),
             unflushed: Mutex::default(),
             deliveries,
+            work: Mutex::new(Work {
+                open: 0,
+                since: Instant::now(),
+            }),
         })
     }
 
@@ -54,11 +70,41 @@ impl Connection {
         self.peer
     }
 
-    /// A request arrived.
-    pub(crate) fn spoke(&self, version: Version) {
+    /// A request arrived; it is answered, or given up, when what is returned is dropped.
+    pub(crate) fn spoke(self: &Arc<Self>, version: Version) -> Busy {
         self.spoke.store(true, Ordering::Relaxed);
+        self.turn(|open| open + 1);
         if version >= Version::HTTP_2 {
             self.multiplexed.cancel();
+        }
+        Busy(Arc::clone(self))
+    }
+
+    fn turn(&self, change: impl FnOnce(usize) -> usize) {
+        let mut work = self.work();
+        work.open = change(work.open);
+        work.since = Instant::now();
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When nothing was asked over it, and nothing large was left to be read, for so long. While there
+    /// is something to do it is looked at no more often than that.
+    pub(crate) async fn rested(&self, time: Duration) {
+        loop {
+            let now = Instant::now();
+            let (open, since) = {
+                let work = self.work();
+                (work.open, work.since)
+            };
+            let rests = open == 0 && self.unwritten.is_empty();
+            let until = if rests { since + time } else { now + time };
+            if until <= now {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
         }
     }
 
@@ -93,10 +139,16 @@ impl Connection {
         self.deliveries.record(marks);
     }
 
-    fn unflushed(&self) -> std::sync::MutexGuard<'_, Vec<Mark>> {
+    fn unflushed(&self) -> MutexGuard<'_, Vec<Mark>> {
         self.unflushed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.turn(|open| open.saturating_sub(1));
     }
 }
 

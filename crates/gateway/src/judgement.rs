@@ -6,7 +6,9 @@ use bytes::Bytes;
 use protocol::headers;
 use protocol::idempotency::{self, Sources};
 use protocol::input::InputResponses;
+use protocol::jsonrpc::InvalidParams;
 use protocol::tools::CallToolParams;
+use protocol::unique::{self, Problem};
 use serde_json::Value;
 use store::TaskSupport;
 
@@ -85,7 +87,7 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
     if bytes > bytes_max {
         return Err(Error::ArgumentsTooLarge { bytes, bytes_max });
     }
-    let read = read_arguments(params.arguments_json());
+    let read = read_arguments(params.arguments_json())?;
     let digest = read.as_ref().map_or([0; 32], |(_, digest)| *digest);
     let binding = Binding {
         method: Method::ToolsCall,
@@ -116,11 +118,19 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
     })))
 }
 
-fn read_arguments(json: &str) -> Result<(Value, [u8; 32]), String> {
-    let value: Value =
-        serde_json::from_str(json).map_err(|error| format!("Invalid arguments: {error}"))?;
-    let digest = arguments::digest(&value)?;
-    Ok((value, digest))
+/// The arguments and their digest, or what the model is told of them.
+///
+/// # Errors
+/// If a name occurs twice in one object: tools are given the text, and might read the other one.
+fn read_arguments(json: &str) -> Result<Result<(Value, [u8; 32]), String>, InvalidParams> {
+    let value = match unique::read(json) {
+        Ok(value) => value,
+        Err(problem @ Problem::Twice { .. }) => {
+            return Err(InvalidParams::new(format!("`arguments`: {problem}")));
+        }
+        Err(Problem::Unreadable(error)) => return Ok(Err(format!("Invalid arguments: {error}"))),
+    };
+    Ok(arguments::digest(&value).map(|digest| (value, digest)))
 }
 
 fn idempotency_key(

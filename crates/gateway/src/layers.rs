@@ -60,12 +60,8 @@ impl Layers {
     + use<> {
         // All of it is cloned for each request: one count each, and no lock.
         let own = Arc::new((self.clone(), connection));
-        let (asked, answering) = (Arc::clone(&own), Arc::clone(&own));
+        let answering = Arc::clone(&own);
         ServiceBuilder::new()
-            .map_request(move |request: Request<Incoming>| {
-                asked.1.spoke(request.version());
-                request
-            })
             .map_response(move |mut response: Response<_>| {
                 let (layers, connection) = &*answering;
                 // HTTP/2 knows no such header: it has a frame that says it (RFC 9113 §6.8).
@@ -78,8 +74,9 @@ impl Layers {
             .layer(CatchPanicLayer::custom(Panicked(Arc::clone(
                 &self.shared.metrics,
             ))))
-            .service(service_fn(move |request| {
+            .service(service_fn(move |request: Request<Incoming>| {
                 let (layers, connection) = &*own;
+                let busy = connection.spoke(request.version());
                 let (shared, connection) = (Arc::clone(&layers.shared), Arc::clone(connection));
                 let place = Arc::clone(&layers.places).try_acquire_owned();
                 async move {
@@ -95,7 +92,7 @@ impl Layers {
                         // through many of them before anybody else gets a turn.
                         tokio::task::yield_now().await;
                     }
-                    Ok::<_, BoxError>(answer)
+                    Ok::<_, BoxError>(answer.map(|body| body.keeping(busy)))
                 }
             }))
     }

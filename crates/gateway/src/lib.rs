@@ -14,6 +14,7 @@ pub mod auth;
 mod callbacks;
 mod caller;
 mod catalog;
+mod clock;
 pub mod config;
 mod connection;
 mod cors;
@@ -55,7 +56,7 @@ mod wanted;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use protocol::TaskId;
 use protocol::jsonrpc;
@@ -72,7 +73,7 @@ use tracing::Instrument as _;
 pub use config::Config;
 
 use crate::admission::Admission;
-use crate::callbacks::Callbacks;
+use crate::callbacks::{Callbacks, Calls};
 use crate::catalog::Catalog;
 use crate::deliveries::Deliveries;
 use crate::door::Door;
@@ -195,7 +196,12 @@ impl Gateway {
             tls,
             admission: Admission::new(&self.config.limits),
             listens: Arc::new(Semaphore::new(self.config.limits.listens_max)),
-            memory: Memory::new(&self.config.limits, metrics.memory_bytes.clone()),
+            memory: Memory::new(
+                &self.config.limits,
+                self.callbacks.body_bytes_max,
+                metrics.memory_bytes.clone(),
+            ),
+            calls: Calls::new(&self.config.limits),
             waiters,
             wanted: Wanted::default(),
             pace: Pace::new(metrics.clone()),
@@ -253,6 +259,7 @@ pub(crate) struct Shared {
     state_keys: Keys,
     meta: ResultMeta,
     callbacks: Callbacks,
+    calls: Calls,
     tls: Option<Tls>,
     admission: Admission,
     listens: Arc<Semaphore>,
@@ -303,16 +310,9 @@ impl Shared {
         u64::try_from(self.config.list_ttl.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A new task's id.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the local clock only places ids of one period together in an index"
-    )]
+    /// A new task's id. The local clock only places ids of one period together in an index.
     fn new_id(&self) -> TaskId {
-        let since = std::time::SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        TaskId::new(u64::try_from(since.as_millis()).unwrap_or_default())
+        TaskId::new(clock::local_ms())
     }
 
     /// What `work` comes to, unless the process ends before.

@@ -1,6 +1,7 @@
 //! What bodies and answers take of this process's memory: counted while they are read, kept and
-//! written, and bounded, for one principal and for all. Who has taken its share is refused before
-//! anything more is read for it, so that a flood of large messages ends no process.
+//! written, and bounded, for one principal, for all services that call back, and for all together. Who
+//! has taken its share is refused before anything more is read for it, so that a flood of large
+//! messages ends no process.
 //!
 //! What is there is there: an answer is counted, never thrown away. It keeps its principal from
 //! asking for more until it was read.
@@ -29,22 +30,33 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub(crate) struct Memory {
     book: Mutex<HashMap<u64, usize>>,
     all: AtomicUsize,
+    of_services: AtomicUsize,
     max: usize,
     of_principal_max: usize,
+    of_services_max: usize,
     gauge: IntGauge,
 }
 
 impl Memory {
     /// Whatever the settings say, two of the largest bodies fit: a buffer may be twice what it holds.
-    pub(crate) fn new(limits: &Limits, gauge: IntGauge) -> Arc<Self> {
+    /// Of services they are so long at most.
+    pub(crate) fn new(limits: &Limits, callback_bytes_max: usize, gauge: IntGauge) -> Arc<Self> {
+        let of_services_max = limits
+            .memory_bytes_of_callbacks_max
+            .max(callback_bytes_max.saturating_mul(2));
         let of_principal_max = limits
             .memory_bytes_of_principal_max
             .max(limits.body_bytes_max.saturating_mul(2));
         Arc::new(Self {
             book: Mutex::default(),
             all: AtomicUsize::new(0),
-            max: limits.memory_bytes_max.max(of_principal_max),
+            of_services: AtomicUsize::new(0),
+            max: limits
+                .memory_bytes_max
+                .max(of_principal_max)
+                .max(of_services_max),
             of_principal_max,
+            of_services_max,
             gauge,
         })
     }
@@ -65,7 +77,8 @@ impl Memory {
         Ok(())
     }
 
-    /// What one request of whom `key` stands for takes: nothing yet. `None`: it is nobody's.
+    /// What one request of whom `key` stands for takes: nothing yet. `None`: of a service that calls
+    /// back.
     pub(crate) fn load(self: &Arc<Self>, key: Option<u64>) -> Load {
         Load {
             memory: Arc::clone(self),
@@ -81,15 +94,19 @@ impl Memory {
     fn add(&self, key: Option<u64>, bytes: usize) {
         self.all.fetch_add(bytes, Ordering::Relaxed);
         self.gauge.add(i64::try_from(bytes).unwrap_or(i64::MAX));
-        if let Some(key) = key {
-            *self.lock().entry(key).or_default() += bytes;
+        match key {
+            Some(key) => *self.lock().entry(key).or_default() += bytes,
+            None => drop(self.of_services.fetch_add(bytes, Ordering::Relaxed)),
         }
     }
 
     fn sub(&self, key: Option<u64>, bytes: usize) {
         self.all.fetch_sub(bytes, Ordering::Relaxed);
         self.gauge.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
-        let Some(key) = key else { return };
+        let Some(key) = key else {
+            self.of_services.fetch_sub(bytes, Ordering::Relaxed);
+            return;
+        };
         let mut book = self.lock();
         if let Some(taken) = book.get_mut(&key) {
             *taken = taken.saturating_sub(bytes);
@@ -125,9 +142,14 @@ impl Load {
         if memory.all.load(Ordering::Relaxed).saturating_add(more) > memory.max {
             return Err(overloaded());
         }
-        if let Some(key) = self.key
-            && memory.of(key).saturating_add(more) > memory.of_principal_max
-        {
+        let (taken, share) = match self.key {
+            Some(key) => (memory.of(key), memory.of_principal_max),
+            None => (
+                memory.of_services.load(Ordering::Relaxed),
+                memory.of_services_max,
+            ),
+        };
+        if taken.saturating_add(more) > share {
             return Err(over());
         }
         memory.add(self.key, more);
@@ -199,9 +221,10 @@ mod tests {
             body_bytes_max: MIB,
             memory_bytes_max: 8 * MIB,
             memory_bytes_of_principal_max: 4 * MIB,
+            memory_bytes_of_callbacks_max: 2 * MIB,
             ..Limits::default()
         };
-        Memory::new(&limits, IntGauge::new("m", "m").unwrap())
+        Memory::new(&limits, MIB / 2, IntGauge::new("m", "m").unwrap())
     }
 
     #[test]
@@ -279,12 +302,40 @@ mod tests {
             body_bytes_max: MIB,
             memory_bytes_max: 1,
             memory_bytes_of_principal_max: 1,
+            memory_bytes_of_callbacks_max: 1,
             ..Limits::default()
         };
-        let memory = Memory::new(&limits, IntGauge::new("m", "m").unwrap());
-        let mut loads: Vec<Load> = (0..3).map(|_| memory.load(Some(1))).collect();
-        let fits: Vec<bool> = loads.iter_mut().map(|l| l.reach(MIB).is_ok()).collect();
-        assert_eq!(fits, [true, true, false]);
+        for (key, of_services) in [(Some(1), 0), (None, MIB)] {
+            let memory = Memory::new(&limits, of_services, IntGauge::new("m", "m").unwrap());
+            let mut loads: Vec<Load> = (0..3).map(|_| memory.load(key)).collect();
+            let fits: Vec<bool> = loads.iter_mut().map(|l| l.reach(MIB).is_ok()).collect();
+            assert_eq!(fits, [true, true, false], "{key:?}");
+        }
+    }
+
+    /// Whatever services send, there is room for principals.
+    #[test]
+    fn services_have_room_up_to_their_share() {
+        let memory = memory();
+        let mut loads: Vec<Load> = (0..5).map(|_| memory.load(None)).collect();
+        let fits: Vec<bool> = loads
+            .iter_mut()
+            .map(|load| load.reach(MIB / 2).is_ok())
+            .collect();
+        assert_eq!(fits, [true, true, true, true, false]);
+        assert!(loads[4].reach(FREE).is_ok(), "small ones are free");
+        assert!(memory.check(1).is_ok() && memory.load(Some(1)).reach(MIB).is_ok());
+        loads.pop();
+        loads.pop();
+        assert!(memory.load(None).reach(MIB / 2).is_ok());
+        drop(loads);
+        assert_eq!(
+            (
+                memory.of_services.load(Ordering::Relaxed),
+                memory.gauge.get()
+            ),
+            (0, 0)
+        );
     }
 
     #[tokio::test]

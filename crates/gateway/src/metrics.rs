@@ -59,7 +59,7 @@ telemetry::metrics! {
         legacy_requests: IntCounterVec = "mcp_tasks_gateway_legacy_requests_total" ["version"],
         /// Requests about tasks that came without the Mcp-Name header; they are served.
         missing_names: IntCounterVec = "mcp_tasks_gateway_missing_mcp_name_total" ["method"],
-        /// Calls of services at the addresses that tasks wait at, by what came of them: a result `kept`, `progress`, the same result again (`repeated`) or another one (`used`), too late or for a task that has ended (`gone`), a signature that is none of ours (`unknown`), not readable (`refused`), or Postgres away (`unavailable`).
+        /// Calls of services at the addresses that tasks wait at, by what came of them: a result `kept`, `progress`, the same result again (`repeated`) or another one (`used`), too late or for a task that has ended (`gone`), a signature that is none of ours (`unknown`), not readable (`refused`), more than may come (`limited`), or Postgres away (`unavailable`).
         callbacks: IntCounterVec = "mcp_tasks_gateway_callbacks_total" ["result"],
         /// Tasks created whose hint did not reach Redis; the reconcile sweep finds them.
         unhinted: IntCounter = "mcp_tasks_gateway_unhinted_total",

@@ -59,6 +59,11 @@ impl Unwritten {
         })
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first().is_none()
+    }
+
     /// When one of them is overdue.
     pub(crate) async fn overdue(&self) {
         loop {

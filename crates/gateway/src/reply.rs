@@ -17,7 +17,7 @@ use protocol::jsonrpc;
 use tokio::sync::mpsc;
 
 use crate::Shared;
-use crate::connection::Connection;
+use crate::connection::{Busy, Connection};
 use crate::deliveries::Mark;
 use crate::error::Error;
 use crate::memory::FREE;
@@ -200,6 +200,7 @@ impl Answer {
                 *response.body_mut() = Body {
                     kind: Kind::Whole(Some(finished.message)),
                     connection: Some(connection),
+                    _busy: None,
                 };
             }
             Self::Stream(stream) => {
@@ -212,6 +213,7 @@ impl Answer {
                 *response.body_mut() = Body {
                     kind: Kind::Stream(Box::new(stream), Vec::new()),
                     connection: Some(connection),
+                    _busy: None,
                 };
             }
         }
@@ -252,10 +254,12 @@ pub(crate) async fn once_ended(
     Answer::Stream(stream.beginning_with(first))
 }
 
-/// The body of an answer; tells its connection when its last bytes are on their way.
+/// The body of an answer; tells its connection when its last bytes are on their way, and keeps it busy
+/// until then.
 pub(crate) struct Body {
     kind: Kind,
     connection: Option<Arc<Connection>>,
+    _busy: Option<Busy>,
 }
 
 enum Kind {
@@ -269,6 +273,7 @@ impl Body {
         Self {
             kind: Kind::Whole(None),
             connection: None,
+            _busy: None,
         }
     }
 
@@ -277,6 +282,15 @@ impl Body {
         Self {
             kind: Kind::Whole(Some(Message { json, mark: None })),
             connection: None,
+            _busy: None,
+        }
+    }
+
+    /// The same; the request is being answered until this was taken.
+    pub(crate) fn keeping(self, busy: Busy) -> Self {
+        Self {
+            _busy: Some(busy),
+            ..self
         }
     }
 }

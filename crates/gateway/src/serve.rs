@@ -4,7 +4,8 @@
 //! A connection over HTTP/1 that is closed while it is idle may be closed in the moment in which
 //! its peer sends the next request (RFC 9112 §9.5), which then fails for nothing. So idle ones are
 //! left open until the drain is nearly over: whoever uses one again is answered, and told in the
-//! answer that the connection ends with it. Over HTTP/2 the protocol says so.
+//! answer that the connection ends with it. Over HTTP/2 the protocol says so, and so one that is idle
+//! for as long as one over HTTP/1 may be is told to end, whatever pings it answers.
 
 use std::io;
 use std::net::IpAddr;
@@ -192,7 +193,7 @@ fn builder(shared: &Shared, connections: &TaskTracker) -> auto::Builder<Tracked>
 struct Server {
     builder: auto::Builder<Tracked>,
     layers: Layers,
-    /// How long a connection may say nothing before its first request.
+    /// How long a connection may say nothing before its first request, and over HTTP/2 between two.
     silence_max: Duration,
     /// Ends every connection, whatever it does.
     cut: CancellationToken,
@@ -235,6 +236,7 @@ impl Server {
         let mut happening: FuturesUnordered<BoxFuture<'_, Happened>> = FuturesUnordered::new();
         happening.push(Box::pin(farewell(shared, &connection)));
         happening.push(Box::pin(self.end(&connection)));
+        happening.push(Box::pin(self.idle(&connection)));
         loop {
             tokio::select! {
                 biased;
@@ -247,10 +249,30 @@ impl Server {
                 // However much a connection has to do in each turn, this is looked at.
                 Some(happened) = tokio::task::unconstrained(happening.next()) => match happened {
                     Happened::Farewell => serving.as_mut().graceful_shutdown(),
+                    Happened::Idle => {
+                        serving.as_mut().graceful_shutdown();
+                        happening.push(Box::pin(self.deaf(&connection)));
+                    }
                     Happened::End => return,
                 },
             }
         }
+    }
+
+    /// When nothing was asked over HTTP/2 for too long. (hyper knows when over HTTP/1.)
+    async fn idle(&self, connection: &Connection) -> Happened {
+        connection.multiplexed().await;
+        connection.rested(self.silence_max).await;
+        tracing::debug!("connection told to end, since nothing is asked over it");
+        Happened::Idle
+    }
+
+    /// When a connection that was told to end has done nothing about it.
+    async fn deaf(&self, connection: &Connection) -> Happened {
+        let patience = self.silence_max.min(PING_TIMEOUT);
+        tokio::time::sleep(patience).await;
+        connection.rested(patience).await;
+        Happened::End
     }
 
     /// When a connection has to be closed, whatever is asked over it.
@@ -278,6 +300,8 @@ impl Server {
 enum Happened {
     /// It is told to end.
     Farewell,
+    /// The same, since nobody asks for anything.
+    Idle,
     /// It is closed.
     End,
 }

@@ -11,7 +11,8 @@ use crate::error::Error;
 /// A task that is watched.
 pub(super) struct Watched {
     pub(super) task: Task,
-    watch: Watch,
+    /// None of one that is over.
+    watch: Option<Watch>,
 }
 
 /// What a watched task has to say.
@@ -23,7 +24,8 @@ pub(super) enum News {
 }
 
 impl Watched {
-    /// Reads the task; interest first, so that no change after is missed.
+    /// Reads the task: only whose it is watches it, since the time of that tells whether anybody else
+    /// does. Then reads it again, so that no change in between is missed.
     ///
     /// # Errors
     /// If the principal has no such task, or Postgres is away.
@@ -32,7 +34,11 @@ impl Watched {
         principal: &Principal,
         id: TaskId,
     ) -> Result<Self, Error> {
-        let watch = shared.queue.watch(id).await;
+        let task = read(shared, principal, id).await?;
+        if task.status.is_terminal() {
+            return Ok(Self { task, watch: None });
+        }
+        let watch = Some(shared.queue.watch(id).await);
         let task = read(shared, principal, id).await?;
         Ok(Self { task, watch })
     }
@@ -48,9 +54,15 @@ impl Watched {
         principal: &Principal,
     ) -> Result<News, Error> {
         let look = Instant::now() + shared.config.recheck;
+        let event = async {
+            match &mut self.watch {
+                Some(watch) => watch.next().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
-            event = self.watch.next() => {
+            event = event => {
                 if let Event::Progress(json) = event {
                     return Ok(News::Progress(json));
                 }

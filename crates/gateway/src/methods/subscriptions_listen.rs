@@ -1,10 +1,11 @@
 //! `subscriptions/listen`: tells of changes for as long as the client listens (MCP 2026-07-28
 //! §Subscriptions; SEP-2663 §Task Status Notifications).
 //!
-//! Interest first, then one read: so the first message of a task is its full current state, and
-//! no change after it is missed. A wake-up carries no facts; each one is a read. Where wake-ups
-//! may be missing (Redis is away or was), the tasks are read every two seconds, else now and
-//! then all the same.
+//! A first read says which tasks are the caller's: only those are watched, so that nobody learns by
+//! the time of an answer who else watches a task. Then interest, then another read of those that go
+//! on: so the first message of a task is its full current state, and no change after it is missed. A
+//! wake-up carries no facts; each one is a read. Where wake-ups may be missing (Redis is away or
+//! was), the tasks are read every two seconds, else now and then all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -13,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use protocol::jsonrpc::InvalidParams;
 use protocol::subscriptions::{self, Filter, ListenParams};
@@ -82,10 +84,6 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
     let lists = Lists::open(shared, &asked).await?;
     let resources = Resources::open(shared, call, asked.resource_subscriptions).await?;
 
-    let mut watches = Vec::new();
-    for id in ids.iter().flatten() {
-        watches.push((*id, shared.queue.watch(*id).await));
-    }
     let mut listener = Listener {
         shared: Arc::clone(shared),
         id: call.id.clone(),
@@ -97,7 +95,7 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         },
         tasks: BTreeMap::new(),
         woken: FuturesUnordered::new(),
-        first: Vec::new(),
+        first: BTreeMap::new(),
         load: {
             let key = shared.admission.key(&call.caller.principal);
             shared.memory.load(Some(key))
@@ -109,7 +107,7 @@ async fn open(shared: &Arc<Shared>, call: &Call) -> Result<Listener, Error> {
         _levels: Vec::new(),
     };
     if let Some(ids) = ids {
-        listener.begin(&ids, watches).await?;
+        listener.begin(&ids).await?;
     }
     Ok(listener)
 }
@@ -137,7 +135,7 @@ struct Listener {
     tasks: BTreeMap<TaskId, SystemTime>,
     woken: FuturesUnordered<Woken>,
     /// The tasks as they were at the first read; of large ones their ids.
-    first: Vec<First>,
+    first: BTreeMap<TaskId, First>,
     /// What is sent is counted here.
     load: Load,
     lists: Lists,
@@ -169,36 +167,45 @@ enum First {
 struct Gone;
 
 impl Listener {
-    /// Reads all tasks; those of this caller are agreed to.
-    async fn begin(
-        &mut self,
-        ids: &BTreeSet<TaskId>,
-        watches: Vec<(TaskId, Watch)>,
-    ) -> Result<(), Error> {
-        let wanted: Vec<_> = ids.iter().map(|id| (self.principal.clone(), *id)).collect();
-        let (mut kept, mut live) = (0, BTreeSet::new());
-        for some in wanted.chunks(AT_ONCE) {
-            for lookup in self.shared.store.get_many(some).await? {
-                // One that cannot be read is not agreed to.
-                let Ok(Lookup::Found(task)) = lookup else {
-                    continue;
-                };
-                self.tasks.insert(task.id, task.last_updated_at);
-                if !task.status.is_terminal() {
-                    live.insert(task.id);
+    /// Agrees to the tasks of this caller, and watches those that go on.
+    async fn begin(&mut self, ids: &BTreeSet<TaskId>) -> Result<(), Error> {
+        let (mut kept, mut live) = (0, Vec::new());
+        let ids: Vec<TaskId> = ids.iter().copied().collect();
+        for some in ids.chunks(AT_ONCE) {
+            for task in own(&self.shared, &self.principal, some).await? {
+                match task.status.is_terminal() {
+                    true => self.keep(task, &mut kept),
+                    false => live.push(task.id),
                 }
-                kept += length(&task);
-                self.first.push(match kept <= KEPT_BYTES_MAX {
-                    true => First::Known(task),
-                    false => First::Large(task.id),
-                });
+            }
+        }
+        let queue = &self.shared.queue;
+        let watching = live.iter().map(async |id| (*id, queue.watch(*id).await));
+        let mut watches: BTreeMap<_, _> = join_all(watching).await.into_iter().collect();
+        for some in live.chunks(AT_ONCE) {
+            for task in own(&self.shared, &self.principal, some).await? {
+                let watch = watches.remove(&task.id);
+                let watch = watch.filter(|_| !task.status.is_terminal());
+                self.woken
+                    .extend(watch.map(|watch| Woken::wait(task.id, watch)));
+                self.keep(task, &mut kept);
             }
         }
         let agreed: Vec<String> = self.tasks.keys().map(TaskId::to_string).collect();
         self.agreed.task_ids = Some(agreed);
-        let live = watches.into_iter().filter(|(id, _)| live.contains(id));
-        self.woken = live.map(|(id, watch)| Woken::wait(id, watch)).collect();
         Ok(())
+    }
+
+    /// Keeps a task until it is told of first; beside `kept` bytes of others.
+    fn keep(&mut self, task: Box<Task>, kept: &mut usize) {
+        let id = task.id;
+        self.tasks.insert(id, task.last_updated_at);
+        *kept += length(&task);
+        let first = match *kept <= KEPT_BYTES_MAX {
+            true => First::Known(task),
+            false => First::Large(id),
+        };
+        self.first.insert(id, first);
     }
 
     async fn run(mut self, sender: mpsc::Sender<Message>, mut meter: Meter) -> Message {
@@ -251,7 +258,7 @@ impl Listener {
             subscriptions::write_acknowledged(&self.id, &self.agreed),
         )
         .await?;
-        for first in std::mem::take(&mut self.first) {
+        for first in std::mem::take(&mut self.first).into_values() {
             match first {
                 First::Known(task) => self.show(&task, sender).await?,
                 First::Large(id) => {
@@ -374,6 +381,21 @@ impl Listener {
         };
         sender.send(message).await.map_err(|_| Gone)
     }
+}
+
+/// The principal's tasks among these. One that cannot be read is not agreed to.
+async fn own(
+    shared: &Shared,
+    principal: &Principal,
+    ids: &[TaskId],
+) -> Result<Vec<Box<Task>>, Error> {
+    let wanted: Vec<_> = ids.iter().map(|id| (principal.clone(), *id)).collect();
+    let lookups = shared.store.get_many(&wanted).await?;
+    let own = lookups.into_iter().filter_map(|lookup| match lookup {
+        Ok(Lookup::Found(task)) => Some(task),
+        Ok(Lookup::Expired { .. } | Lookup::Unknown) | Err(_) => None,
+    });
+    Ok(own.collect())
 }
 
 /// Of what a task carries.

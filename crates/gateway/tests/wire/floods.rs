@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::frames::{
     self, CONTINUATION, DATA, END_HEADERS, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, frame,
+    WINDOW_UPDATE, frame, kinds,
 };
 use crate::support::{SOON, World, config};
 
@@ -247,20 +247,6 @@ async fn long_lists_of_headers_are_refused() {
         drop(stream);
         others_are_served(&world).await;
     }
-}
-
-/// The kinds of the frames that came whole.
-fn kinds(bytes: &[u8]) -> Vec<u8> {
-    let (mut kinds, mut rest) = (Vec::new(), bytes);
-    while let [a, b, c, kind, ..] = rest {
-        let length = 9 + (usize::from(*a) << 16) + (usize::from(*b) << 8) + usize::from(*c);
-        let Some(next) = rest.get(length..) else {
-            break;
-        };
-        kinds.push(*kind);
-        rest = next;
-    }
-    kinds
 }
 
 /// More streams at once than one connection may have: the connection ends or they are refused, and the

@@ -6,6 +6,7 @@ pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
+pub const GOAWAY: u8 = 7;
 pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 pub const END_HEADERS: u8 = 4;
@@ -38,4 +39,18 @@ fn string(head: &mut Vec<u8>, text: &str) {
     assert!(text.len() < 127, "longer ones need more than a byte");
     head.push(u8::try_from(text.len()).unwrap());
     head.extend(text.bytes());
+}
+
+/// The kinds of the frames that came whole.
+pub fn kinds(bytes: &[u8]) -> Vec<u8> {
+    let (mut kinds, mut rest) = (Vec::new(), bytes);
+    while let [a, b, c, kind, ..] = rest {
+        let length = 9 + (usize::from(*a) << 16) + (usize::from(*b) << 8) + usize::from(*c);
+        let Some(next) = rest.get(length..) else {
+            break;
+        };
+        kinds.push(*kind);
+        rest = next;
+    }
+    kinds
 }

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use harness::client::{Answer, Client};
+use harness::sse::Stream;
 use serde_json::{Value, json};
 
 use crate::support::{SOON, World};
@@ -65,8 +66,9 @@ async fn compare(what: &str, foreign: &[String], ask: impl AsyncFn(&str) -> Dura
     panic!("{what}: {shares:?}");
 }
 
-/// Tasks of Alice's in every state that one can be in.
-async fn foreign(world: &World) -> Vec<String> {
+/// Tasks of Alice's in every state that one can be in. She watches all that go on, half of them, as
+/// long as the stream lives.
+async fn foreign(world: &World) -> (Vec<String>, Stream) {
     let alice = world.client("alice");
     let mut ids = Vec::new();
     for n in 0..20 {
@@ -86,7 +88,11 @@ async fn foreign(world: &World) -> Vec<String> {
         }
         ids.push(id);
     }
-    ids
+    let mut watching = alice.listen(json!({"taskIds": ids})).await.unwrap();
+    let first = watching.next(SOON).await.unwrap().unwrap();
+    let agreed = &first["params"]["notifications"]["taskIds"];
+    assert_eq!(agreed.as_array().unwrap().len(), ids.len());
+    (ids, watching)
 }
 
 /// All that came but the time of day.
@@ -105,7 +111,7 @@ const METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
 #[tokio::test]
 async fn time_does_not_tell_foreign_tasks_from_unknown_ones() {
     let world = World::new().await;
-    let foreign = foreign(&world).await;
+    let (foreign, _watching) = foreign(&world).await;
     let mallory = world.client("mallory");
     for method in METHODS {
         let time = async |id: &str| {
@@ -122,7 +128,7 @@ async fn time_does_not_tell_foreign_tasks_from_unknown_ones() {
 #[tokio::test]
 async fn nor_does_the_time_of_a_subscription() {
     let world = World::new().await;
-    let foreign = foreign(&world).await;
+    let (foreign, _watching) = foreign(&world).await;
     let mallory = world.client("mallory");
     let time = async |id: &str| {
         let started = Instant::now();
@@ -148,7 +154,7 @@ fn older<'a>(client: &'a Client, method: &str, id: &str) -> harness::client::Req
 #[tokio::test]
 async fn nor_does_it_tell_clients_of_older_revisions() {
     let world = World::new().await;
-    let foreign = foreign(&world).await;
+    let (foreign, _watching) = foreign(&world).await;
     let mallory = world.client("mallory");
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
         let time = async |id: &str| {
@@ -165,7 +171,7 @@ async fn nor_does_it_tell_clients_of_older_revisions() {
 #[tokio::test]
 async fn the_bytes_are_the_same_headers_included() {
     let world = World::new().await;
-    let foreign = foreign(&world).await;
+    let (foreign, _watching) = foreign(&world).await;
     let mallory = world.client("mallory");
     let unknown = protocol::TaskId::new(0).to_string();
     for id in &foreign {

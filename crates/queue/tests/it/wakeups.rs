@@ -175,13 +175,19 @@ async fn a_change_of_the_catalogue_reaches_every_process() {
 }
 
 #[tokio::test]
-async fn too_much_progress_is_dropped() {
+async fn progress_has_a_size() {
     let (_redis, process) = start().await;
     let id = new_id();
     let mut watch = process.queue.watch(id).await;
-    process.queue.progress(id, &vec![b'x'; 20_000]).await;
-    process.queue.wake(id).await;
-    assert_eq!(event(&mut watch).await, Event::Changed);
+    for (bytes, passes) in [(16_383, true), (16_384, true), (16_385, false)] {
+        let progress = Bytes::from(vec![b'x'; bytes]);
+        process.queue.progress(id, &progress).await;
+        process.queue.wake(id).await;
+        if passes {
+            assert_eq!(event(&mut watch).await, Event::Progress(progress));
+        }
+        assert_eq!(event(&mut watch).await, Event::Changed, "{bytes}");
+    }
     let line = "mcp_tasks_queue_published_total{kind=\"progress\",outcome=\"too_large\"}";
     assert_eq!(process.metric(line), 1.0);
 }
