@@ -1,9 +1,9 @@
 //! Coalesces concurrent questions: one round trip for all that wait, no added wait when idle.
 //!
 //! A lone question is asked at once. While its round trip is in flight the next ones gather; when it
-//! is back, the first of them asks for all. Only a crowd begins a further round trip beside it, or somebody
-//! who has waited for too long: a few questions cost the server more in two statements than in one. Whoever leads does it inside its own
-//! request, so nothing is spawned; a leader that is dropped half way fails nobody, because its
+//! is back, the first of them asks for all, up to a number and a weight. Only a crowd begins a further round
+//! trip beside it, or somebody who has waited for too long: a few questions cost the server more in two
+//! statements than in one. Whoever leads does it inside its own request, so nothing is spawned; a leader that is dropped half way fails nobody, because its
 //! followers notice and ask again. Those who went away before their turn are not asked for.
 //!
 //! Architecture invariant: knows neither Postgres nor time, so that tests can run it in every
@@ -18,6 +18,8 @@ use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, oneshot};
 pub(crate) struct Limits {
     /// Questions in one round trip, at most.
     pub(crate) batch_max: usize,
+    /// What the questions of one round trip weigh, at most, but that one is asked whatever it weighs.
+    pub(crate) weight_max: usize,
     /// Round trips in flight, at most.
     pub(crate) in_flight_max: usize,
     /// So many wait before a round trip begins beside another one.
@@ -63,6 +65,7 @@ struct Book<Q, A> {
 pub(crate) struct Batches<Q, A> {
     book: Arc<Mutex<Book<Q, A>>>,
     limits: Limits,
+    weigh: fn(&Q) -> usize,
 }
 
 impl<Q, A> Clone for Batches<Q, A> {
@@ -70,12 +73,14 @@ impl<Q, A> Clone for Batches<Q, A> {
         Self {
             book: Arc::clone(&self.book),
             limits: self.limits,
+            weigh: self.weigh,
         }
     }
 }
 
 impl<Q, A> Batches<Q, A> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// `weigh`: what a question weighs.
+    pub(crate) fn new(limits: Limits, weigh: fn(&Q) -> usize) -> Self {
         let book = Book {
             waiting: VecDeque::new(),
             in_flight: 0,
@@ -83,20 +88,22 @@ impl<Q, A> Batches<Q, A> {
         Self {
             book: Arc::new(Mutex::new(book)),
             limits,
+            weigh,
         }
     }
 
     /// The answer to a question, asked together with those that wait beside it. `round_trip`
-    /// answers in the order of the questions. Whoever waits until `impatient` lets another round trip
-    /// begin: one that hangs shall not hold up those who came after it.
-    pub(crate) async fn ask<F, E>(
+    /// answers in the order of the questions. Whoever waits until `impatient`, and again each time after that,
+    /// lets another round trip begin if one more may: one that hangs shall not hold up those who came after it.
+    pub(crate) async fn ask<F, P, E>(
         &self,
         question: Q,
-        impatient: impl Future<Output = ()>,
+        impatient: impl Fn() -> P,
         round_trip: impl Fn(Vec<Q>) -> F,
     ) -> Asked<A>
     where
         F: Future<Output = Result<Vec<A>, E>>,
+        P: Future<Output = ()>,
     {
         let (turn, own) = match self.enter(question) {
             Entered::Lead(turn, question) => (turn, question),
@@ -128,26 +135,27 @@ impl<Q, A> Batches<Q, A> {
     }
 
     /// What somebody who waits is told; `None`: whoever asked for it failed or is gone.
-    async fn told(
+    async fn told<P: Future<Output = ()>>(
         &self,
         mut told: oneshot::Receiver<Told<Q, A>>,
-        impatient: impl Future<Output = ()>,
+        impatient: impl Fn() -> P,
     ) -> Option<Told<Q, A>> {
-        tokio::select! {
-            biased;
-            told = &mut told => return told.ok(),
-            () = impatient => {}
+        loop {
+            tokio::select! {
+                biased;
+                told = &mut told => return told.ok(),
+                () = impatient() => {}
+            }
+            let begins = {
+                let mut book = self.lock();
+                let begins = book.in_flight < self.limits.in_flight_max;
+                book.in_flight += usize::from(begins);
+                begins
+            };
+            if begins {
+                self.hand_on(true);
+            }
         }
-        let begins = {
-            let mut book = self.lock();
-            let begins = book.in_flight < self.limits.in_flight_max;
-            book.in_flight += usize::from(begins);
-            begins
-        };
-        if begins {
-            self.hand_on(true);
-        }
-        told.await.ok()
     }
 
     /// Takes a turn, or joins those who wait, if there is room.
@@ -174,14 +182,21 @@ impl<Q, A> Batches<Q, A> {
 
     /// Those who are asked for beside whoever leads, in the order in which they came.
     fn gather(&self, questions: &mut Vec<Q>, followers: &mut Vec<oneshot::Sender<Told<Q, A>>>) {
+        let mut weight: usize = questions.iter().map(self.weigh).sum();
         let mut book = self.lock();
         while questions.len() < self.limits.batch_max
             && let Some((question, told)) = book.waiting.pop_front()
         {
-            if !told.is_closed() {
-                questions.push(question);
-                followers.push(told);
+            if told.is_closed() {
+                continue;
             }
+            weight = weight.saturating_add((self.weigh)(&question));
+            if weight > self.limits.weight_max {
+                book.waiting.push_front((question, told));
+                return;
+            }
+            questions.push(question);
+            followers.push(told);
         }
     }
 
@@ -209,6 +224,12 @@ impl<Q, A> Batches<Q, A> {
         }
         book.in_flight -= 1;
         None
+    }
+
+    /// Round trips in flight.
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.lock().in_flight
     }
 
     fn lock(&self) -> MutexGuard<'_, Book<Q, A>> {

@@ -10,6 +10,7 @@ use protocol::TaskId;
 use crate::config::ms;
 use crate::create_rows::{Columns, Row};
 use crate::pool::{sql, with_connection};
+use crate::read::READ_WITH_OTHERS_MAX;
 use crate::task::{Principal, Task};
 use crate::{Error, Store, ToolPolicy, row};
 
@@ -53,7 +54,7 @@ pub struct NewTask<'a> {
 pub enum Created {
     /// A new task, committed.
     New(Task),
-    /// The key names an earlier task with the same arguments; this is it.
+    /// The key names an earlier task with the same arguments; this is it, without its result.
     Existing(Task),
     /// The key names an earlier task with other arguments.
     KeyReused,
@@ -92,11 +93,12 @@ impl Store {
     async fn create_many(&self, rows: &[Arc<Row>]) -> Result<Vec<Option<Task>>, Error> {
         with_connection!(self, "create", |connection| {
             let insert = connection.prepare_cached(sql!("create")).await?;
-            let columns = Columns::of(rows);
-            let created = connection.query(&insert, &columns.arguments()).await?;
+            let arguments = Columns::of(rows);
+            let created = connection.query(&insert, &arguments.arguments()).await?;
+            let columns = row::Columns::of(insert.columns());
             let mut tasks: HashMap<TaskId, Task> = HashMap::with_capacity(created.len());
             for task in &created {
-                let task = row::task(task)?;
+                let task = columns.task(task)?;
                 tasks.insert(task.id, task);
             }
             Ok(rows.iter().map(|row| tasks.remove(&row.id)).collect())
@@ -123,7 +125,12 @@ impl Store {
                     let mine = connection
                         .query_one(
                             &get,
-                            &[&ids, &vec![&principal.issuer], &vec![&principal.subject]],
+                            &[
+                                &ids,
+                                &vec![&principal.issuer],
+                                &vec![&principal.subject],
+                                &READ_WITH_OTHERS_MAX,
+                            ],
                         )
                         .await?;
                     if mine.get::<_, Option<uuid::Uuid>>("id").is_none() {

@@ -47,6 +47,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// What of it may be long.
+    pub(crate) fn bytes(&self) -> usize {
+        let offered = self.offered_responses.as_ref().map_or(0, Bytes::len);
+        self.arguments.len() + offered + self.client_capabilities.len()
+    }
+
     /// Sealed, where new tasks are.
     ///
     /// # Errors

@@ -53,6 +53,7 @@ mod operate_fleet;
 mod operate_list;
 mod operate_show;
 mod policy_check;
+mod plans;
 mod pool;
 mod provider_spec;
 mod providers;

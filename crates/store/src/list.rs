@@ -34,10 +34,11 @@ impl Store {
             let owner: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
                 [&principal.issuer, &principal.subject, &before, &max];
             let rows = connection.query(&statement, &owner).await?;
+            let columns = row::Columns::of(statement.columns());
             let listed = rows.iter().map(|read| {
                 Ok(Listed {
                     // Without payloads there is nothing in it that must be opened.
-                    task: self.open_task(row::task(read)?)?,
+                    task: self.open_task(columns.task(read)?)?,
                     is_error: read.get("is_error"),
                 })
             });

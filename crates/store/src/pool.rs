@@ -11,6 +11,7 @@ use tracing::Span;
 
 use crate::connect::Connector;
 use crate::error::{Error, Fault};
+use crate::plans;
 use crate::{Config, Store};
 
 /// Pauses between tries: short at first (a restart often takes less than a second).
@@ -50,6 +51,7 @@ pub(crate) fn build(config: &Config, since: &Since) -> Result<Pool, Error> {
     });
     Pool::builder(manager)
         .pre_recycle(look)
+        .pre_recycle(plans::renewed())
         .max_size(config.pool_size)
         .create_timeout(Some(patience))
         .runtime(Runtime::Tokio1)

@@ -10,6 +10,9 @@ use crate::pool::{sql, with_connection};
 use crate::task::{Principal, Task};
 use crate::{Error, Store, row};
 
+/// Of one that is read with others: the longest result, in bytes. 64 of these take 4 MiB.
+pub(crate) const READ_WITH_OTHERS_MAX: i64 = 64 * 1024;
+
 /// What an id is to a principal.
 #[derive(Clone, Debug)]
 pub enum Lookup {
@@ -50,27 +53,68 @@ impl PartialEq for Lookup {
 
 impl Eq for Lookup {}
 
+impl Lookup {
+    /// How long a result is that was not read, in bytes.
+    #[must_use]
+    pub fn withheld(&self) -> usize {
+        match self {
+            Self::Found(task) => task.withheld,
+            Self::Expired { .. } | Self::Unknown => 0,
+        }
+    }
+}
+
 impl Store {
-    /// Reads one task. Reads that meet share a round trip.
+    /// Reads one task, whole.
     ///
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn get(&self, principal: &Principal, id: TaskId) -> Result<Lookup, Error> {
+        let found = self.look(principal, id).await?;
+        if found.withheld() == 0 {
+            return Ok(found);
+        }
+        self.get_whole(principal, id).await
+    }
+
+    /// Reads one task, but no result of more than [`READ_WITH_OTHERS_MAX`]: how long that is stands in
+    /// [`Task::withheld`]. Reads that meet share a round trip.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn look(&self, principal: &Principal, id: TaskId) -> Result<Lookup, Error> {
         let started = Instant::now();
         let question = (principal.clone(), id);
         let reads = &self.together.reads;
         let together = self.together("get", reads, question.clone(), async |wanted| {
-            self.read_many(&wanted).await
+            self.read_many(&wanted, READ_WITH_OTHERS_MAX).await
         });
         if let Some(found) = together.await? {
             return self.open_lookup(found);
         }
         let alone = self.with_wait(self.time_left(started));
-        let found = Box::pin(alone.read_many(&[question])).await?;
+        alone.read_alone(question, READ_WITH_OTHERS_MAX).await
+    }
+
+    /// Reads one task by itself, however long its result is: for who has room for it.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn get_whole(&self, principal: &Principal, id: TaskId) -> Result<Lookup, Error> {
+        self.read_alone((principal.clone(), id), i64::MAX).await
+    }
+
+    async fn read_alone(
+        &self,
+        question: (Principal, TaskId),
+        result_max: i64,
+    ) -> Result<Lookup, Error> {
+        let found = Box::pin(self.read_many(&[question], result_max)).await?;
         self.open_lookup(found.into_iter().next().unwrap_or(Lookup::Unknown))
     }
 
-    /// Reads many tasks in one round trip; the answers are in the order of the questions.
+    /// Reads many tasks in one round trip, as [`Store::look`] does; the answers are in the order of the
+    /// questions.
     ///
     /// # Errors
     /// When Postgres could not be asked; of a single task, when what it holds cannot be opened here.
@@ -78,28 +122,36 @@ impl Store {
         &self,
         wanted: &[(Principal, TaskId)],
     ) -> Result<Vec<Result<Lookup, Error>>, Error> {
-        let found = self.read_many(wanted).await?;
+        let found = self.read_many(wanted, READ_WITH_OTHERS_MAX).await?;
         let opened = found.into_iter().map(|lookup| self.open_lookup(lookup));
         Ok(opened.collect())
     }
 
-    async fn read_many(&self, wanted: &[(Principal, TaskId)]) -> Result<Vec<Lookup>, Error> {
+    async fn read_many(
+        &self,
+        wanted: &[(Principal, TaskId)],
+        result_max: i64,
+    ) -> Result<Vec<Lookup>, Error> {
         let ids: Vec<_> = wanted.iter().map(|(_, id)| id.as_uuid()).collect();
         let issuers: Vec<&str> = wanted.iter().map(|(p, _)| p.issuer.as_str()).collect();
         let subjects: Vec<&str> = wanted.iter().map(|(p, _)| p.subject.as_str()).collect();
         with_connection!(self, "get", |connection| {
             let statement = connection.prepare_cached(sql!("get")).await?;
             let rows = connection
-                .query(&statement, &[&ids, &issuers, &subjects])
+                .query(&statement, &[&ids, &issuers, &subjects, &result_max])
                 .await?;
+            let columns = row::Columns::of(statement.columns());
             let mut found = vec![Lookup::Unknown; wanted.len()];
             for read in &rows {
-                let n = usize::try_from(read.get::<_, i64>("n") - 1).unwrap_or(usize::MAX);
+                // The first two columns: `n`, `withheld`.
+                let n = usize::try_from(read.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+                let withheld = usize::try_from(read.get::<_, i32>(1)).unwrap_or(0);
                 let Some(place) = found.get_mut(n) else {
                     continue;
                 };
-                if read.get::<_, Option<uuid::Uuid>>("id").is_some() {
-                    *place = Lookup::Found(Box::new(row::task(read)?));
+                if columns.is_task(read) {
+                    let task = columns.task(read)?;
+                    *place = Lookup::Found(Box::new(Task { withheld, ..task }));
                 } else if let Some(status) = read.get::<_, Option<&str>>("tombstone_status") {
                     *place = Lookup::Expired {
                         final_status: row::status(status, wanted[n].1)?,

@@ -29,6 +29,13 @@ pub(crate) struct Finished {
     is_error: bool,
 }
 
+impl Finished {
+    /// What of it may be long.
+    pub(crate) fn bytes(&self) -> usize {
+        self.result.len()
+    }
+}
+
 async fn complete(
     connection: &Object,
     results: &[Arc<Finished>],

@@ -117,8 +117,10 @@ pub struct Task {
     pub ttl_ms: Option<i64>,
     /// All outstanding requests, as one JSON object. Present exactly while input is required.
     pub input_requests: Option<Bytes>,
-    /// The tool's result (JSON). Present exactly when completed.
+    /// The tool's result (JSON). Present exactly when completed, but where it is withheld.
     pub result: Option<Bytes>,
+    /// How long the result is, in bytes, where it was too long to be read with others; else 0.
+    pub withheld: usize,
     /// A JSON-RPC error object (JSON). Present exactly when failed.
     pub error: Option<Bytes>,
     /// Waits in the queue for a worker.

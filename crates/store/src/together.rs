@@ -16,10 +16,12 @@ use crate::settle::Finished;
 use crate::task::{Principal, Task};
 use crate::{Error, Lookup, Store};
 
-/// More connections at once would make the sum slower, not faster. As many may wait as one process can
+/// More connections at once would make the sum slower, not faster. Weights are bytes: what is large gains
+/// nothing by company, and 64 of the largest results would fill a process. As many may wait as one process can
 /// hold open, with room to spare; they cost some hundred bytes each.
 const TOGETHER: Limits = Limits {
     batch_max: 64,
+    weight_max: 1024 * 1024,
     in_flight_max: 2,
     crowd: 16,
     waiting_max: 32 * 1024,
@@ -48,10 +50,10 @@ impl Together {
 
     fn within(limits: Limits) -> Self {
         Self {
-            reads: Batches::new(limits),
-            creates: Batches::new(limits),
-            claims: Batches::new(limits),
-            results: Batches::new(limits),
+            reads: Batches::new(limits, |_| 0),
+            creates: Batches::new(limits, |row| row.bytes()),
+            claims: Batches::new(limits, |_| 0),
+            results: Batches::new(limits, |finished| finished.bytes()),
         }
     }
 }
@@ -91,7 +93,7 @@ impl Store {
     where
         F: Future<Output = Result<Vec<A>, Error>>,
     {
-        let impatient = async { tokio::time::sleep(IMPATIENT).await };
+        let impatient = || tokio::time::sleep(IMPATIENT);
         let asking = batches.ask(question, impatient, |questions: Vec<Q>| {
             self.metrics.together(operation, questions.len());
             round_trip(questions)

@@ -235,11 +235,12 @@ impl Store {
             }
             let connected_ms = self.connected_ms(connection);
             let transaction = connection.transaction().await?;
+            let statement = transaction.prepare_cached(sql!("claim_best")).await?;
+            // Before the lock, which is held for no longer than it must be.
+            transaction.batch_execute(KEEP_PLAN).await?;
             for tool in &columns.tools {
                 lock_slots(&transaction, tool).await?;
             }
-            let statement = transaction.prepare_cached(sql!("claim_best")).await?;
-            transaction.batch_execute(KEEP_PLAN).await?;
             let asked = Asked::new(self, request, connected_ms, SURE);
             let row = transaction
                 .query_one(&statement, &asked.arguments(request, &columns))

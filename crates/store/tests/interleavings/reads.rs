@@ -45,6 +45,7 @@ struct Scenario {
 
 const ONE_BY_ONE: Limits = Limits {
     batch_max: 2,
+    weight_max: 100,
     in_flight_max: 1,
     crowd: 1,
     waiting_max: 100,
@@ -52,12 +53,14 @@ const ONE_BY_ONE: Limits = Limits {
 /// No more than one waits while another is asked.
 const NARROW: Limits = Limits {
     batch_max: 1,
+    weight_max: 100,
     in_flight_max: 1,
     crowd: 1,
     waiting_max: 1,
 };
 const TWO_AT_ONCE: Limits = Limits {
     batch_max: 2,
+    weight_max: 100,
     in_flight_max: 2,
     crowd: 1,
     waiting_max: 100,
@@ -65,6 +68,7 @@ const TWO_AT_ONCE: Limits = Limits {
 /// A second round trip only for two.
 const CROWDS: Limits = Limits {
     batch_max: 2,
+    weight_max: 100,
     in_flight_max: 2,
     crowd: 2,
     waiting_max: 100,
@@ -130,14 +134,16 @@ async fn impatient(question: u32) {
 
 fn run(scenario: Scenario) {
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let batches = Batches::<u32, u32>::new(scenario.limits);
+    let batches = Batches::<u32, u32>::new(scenario.limits, |_| 0);
     let ask = |question: u32| {
         let (batches, seen) = (batches.clone(), Arc::clone(&seen));
         spawn(async move {
             batches
-                .ask(question, impatient(question), |questions| {
-                    round_trip(scenario, &seen, questions)
-                })
+                .ask(
+                    question,
+                    || impatient(question),
+                    |questions| round_trip(scenario, &seen, questions),
+                )
                 .await
         })
     };
@@ -200,8 +206,8 @@ fn a_lone_question_is_asked_at_once_and_alone() {
                 failing: None,
             };
             let seen = Mutex::new(Seen::default());
-            let batches = Batches::<u32, u32>::new(scenario.limits);
-            let found = block_on(batches.ask(7, pending(), |questions| {
+            let batches = Batches::<u32, u32>::new(scenario.limits, |_| 0);
+            let found = block_on(batches.ask(7, pending::<()>, |questions| {
                 round_trip(scenario, &seen, questions)
             }));
             assert_eq!(found, Asked::Answered(answer(7)));
@@ -229,14 +235,14 @@ fn everybody_gets_the_answer_to_the_own_question() {
 #[test]
 fn one_that_hangs_holds_up_nobody_who_is_impatient() {
     let run = || {
-        let batches = Batches::<u32, u32>::new(CROWDS);
+        let batches = Batches::<u32, u32>::new(CROWDS, |_| 0);
         let hanging = async |_: Vec<u32>| pending::<Result<Vec<u32>, ()>>().await;
         let trip =
             async |questions: Vec<u32>| Ok::<_, ()>(questions.into_iter().map(answer).collect());
         block_on(async {
-            let mut hangs = Box::pin(batches.ask(0, pending(), hanging));
+            let mut hangs = Box::pin(batches.ask(0, pending::<()>, hanging));
             assert!(poll(&mut hangs).await.is_pending());
-            let other = batches.ask(1, yield_now(), trip);
+            let other = batches.ask(1, yield_now, trip);
             assert_eq!(other.await, Asked::Answered(answer(1)));
         });
     };
@@ -255,6 +261,76 @@ fn a_caller_that_goes_away_lets_nobody_wait() {
             });
         }
     }
+}
+
+/// Patience ends more than once: who lost it while two round trips were in flight is asked for when one of
+/// them is back, though the other one hangs and no crowd waits.
+#[test]
+fn who_was_impatient_while_all_were_busy_is_asked_for_later() {
+    let run = || {
+        let batches = Batches::<u32, u32>::new(CROWDS, |_| 0);
+        let hanging = async |_: Vec<u32>| pending::<Result<Vec<u32>, ()>>().await;
+        let slow = async |questions: Vec<u32>| {
+            for _ in 0..3 {
+                yield_now().await;
+            }
+            Ok::<_, ()>(questions.into_iter().map(answer).collect())
+        };
+        block_on(async {
+            let mut hangs = Box::pin(batches.ask(0, pending::<()>, hanging));
+            assert!(poll(&mut hangs).await.is_pending());
+            let mut second = Box::pin(batches.ask(1, yield_now, slow));
+            while batches.in_flight() < 2 {
+                assert!(poll(&mut second).await.is_pending());
+            }
+            let mut third = Box::pin(batches.ask(2, yield_now, slow));
+            assert!(poll(&mut third).await.is_pending());
+            assert!(poll(&mut third).await.is_pending(), "both are in flight");
+            assert_eq!(second.await, Asked::Answered(answer(1)));
+            assert_eq!(third.await, Asked::Answered(answer(2)));
+        });
+    };
+    shuttle::check_dfs(run, None);
+}
+
+/// A question's weight is its number.
+#[test]
+fn what_is_heavy_has_less_company() {
+    let run = || {
+        let limits = Limits {
+            batch_max: 10,
+            ..ONE_BY_ONE
+        };
+        let batches = Batches::<u32, u32>::new(limits, |question| *question as usize);
+        let trips = Mutex::new(Vec::<Vec<u32>>::new());
+        let trip = async |questions: Vec<u32>| {
+            trips.lock().unwrap().push(questions.clone());
+            yield_now().await;
+            Ok::<_, ()>(questions.into_iter().map(answer).collect())
+        };
+        block_on(async {
+            let mut callers: Vec<_> = [7, 40, 60, 1, 1_000, 2, 3]
+                .map(|question| {
+                    (
+                        question,
+                        Box::pin(batches.ask(question, pending::<()>, trip)),
+                    )
+                })
+                .into();
+            for (_, caller) in &mut callers {
+                assert!(poll(caller).await.is_pending());
+            }
+            for (question, caller) in callers {
+                assert_eq!(caller.await, Asked::Answered(answer(question)));
+            }
+        });
+        let trips = trips.into_inner().unwrap();
+        assert_eq!(
+            trips,
+            [vec![7], vec![40, 60], vec![1], vec![1_000], vec![2, 3]]
+        );
+    };
+    shuttle::check_dfs(run, None);
 }
 
 #[test]
@@ -295,7 +371,7 @@ fn who_went_away_before_the_own_turn_is_not_asked_for() {
     shuttle::check_dfs(
         || {
             let asked = Arc::new(Mutex::new(Vec::<u32>::new()));
-            let batches = Batches::<u32, u32>::new(NARROW);
+            let batches = Batches::<u32, u32>::new(NARROW, |_| 0);
             let ask = |question: u32| {
                 let (batches, asked) = (batches.clone(), Arc::clone(&asked));
                 async move {
@@ -304,7 +380,7 @@ fn who_went_away_before_the_own_turn_is_not_asked_for() {
                         yield_now().await;
                         Ok::<_, ()>(questions.into_iter().map(answer).collect())
                     };
-                    batches.ask(question, pending(), round_trip).await
+                    batches.ask(question, pending::<()>, round_trip).await
                 }
             };
             block_on(async {
