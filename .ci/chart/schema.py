@@ -166,6 +166,7 @@ VALUES = dict(
 ITEMS = {
     "issuers": {**obj(issuer=STR, jwks_url=STR, jwks_file=STR, algorithms=STRINGS, at_jwt_only=BOOL,
                       access_tokens_have_at_hash=BOOL, scope_claims=STRINGS, tenant_claim=STR, introspection_url=STR,
+                      introspection_token_prefixes=STRINGS,
                       introspection_client_id=STR, introspection_secret_file=STR, introspection_cache=STR, introspect_jwts=BOOL),
                 "required": ["issuer"]},
     "receivers": {**obj(name=STR, kind=STR, url=STR, secret=STR, questions=BOOL, alerts=BOOL), "required": ["name"]},

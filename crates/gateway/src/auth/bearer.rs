@@ -44,10 +44,15 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
         });
     }
     let token = token.trim();
-    // RFC 6750 §2.1: b64token.
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=@:".contains(&byte);
-    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !token.bytes().all(is_token) {
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !is_token(token) {
         return Err(invalid("the bearer token is malformed"));
     }
     Ok(Some(token))
+}
+
+/// Whether a token, or a part of one, may be written so (RFC 6750 §2.1: b64token, and two letters that
+/// names have).
+pub(super) fn is_token(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=@:".contains(&byte);
+    text.bytes().all(is_letter)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use store::Principal;
 
-use super::config::Issuer;
+use super::issuer::Issuer;
 use super::scopes::is_scope;
 use super::{Proven, Refused, invalid, metadata};
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fetch::fetchable;
-use super::jwk::Algorithm;
+use super::issuer::{self, Issuer};
 use super::scopes::{self, Scopes};
 
 /// Clocks that differ more than that are to be mended.
@@ -79,42 +79,6 @@ pub enum Mode {
     Tokens,
 }
 
-/// One authorization server (`[[auth.issuers]]`).
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Issuer {
-    /// Its issuer identifier, exactly as in `iss` of its tokens.
-    pub issuer: String,
-    /// Where its keys are (JWKS). Empty: as its metadata says (RFC 8414, or OpenID Connect
-    /// Discovery).
-    pub jwks_url: String,
-    /// A file with its keys (JWKS), for an issuer that is not asked at all.
-    pub jwks_file: Option<PathBuf>,
-    /// Algorithms that its tokens may be signed by; asymmetric ones only.
-    pub algorithms: Vec<Algorithm>,
-    /// Its access tokens say in their header that they are some (`typ` is `at+jwt`, RFC 9068), and no other
-    /// JWT is believed.
-    pub at_jwt_only: bool,
-    /// Its access tokens have a claim `at_hash`, as Dex's do. Otherwise a token with one is taken for an ID token.
-    pub access_tokens_have_at_hash: bool,
-    /// Claims that hold scopes, as text with spaces or as a list.
-    pub scope_claims: Vec<String>,
-    /// The claim that names the caller's tenant; empty: none does.
-    pub tenant_claim: String,
-    /// Where its opaque tokens are introspected (RFC 7662); empty: it has none.
-    pub introspection_url: String,
-    /// Who we are there.
-    pub introspection_client_id: String,
-    /// A file with our secret there. Read for every request, so it may change.
-    pub introspection_secret_file: Option<PathBuf>,
-    /// For how long an introspection is believed, at most. 0: every request asks.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
-    pub introspection_cache: Duration,
-    /// Its JWTs are introspected as well, so that a revoked one is refused.
-    pub introspect_jwts: bool,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -132,26 +96,6 @@ impl Default for Config {
             keys_cooldown: Duration::from_secs(10),
             issuer_timeout: Duration::from_secs(5),
             ca_file: None,
-        }
-    }
-}
-
-impl Default for Issuer {
-    fn default() -> Self {
-        Self {
-            issuer: String::new(),
-            jwks_url: String::new(),
-            jwks_file: None,
-            algorithms: Algorithm::ALL.to_vec(),
-            at_jwt_only: false,
-            access_tokens_have_at_hash: false,
-            scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
-            tenant_claim: String::new(),
-            introspection_url: String::new(),
-            introspection_client_id: String::new(),
-            introspection_secret_file: None,
-            introspection_cache: Duration::from_secs(30),
-            introspect_jwts: false,
         }
     }
 }
@@ -203,6 +147,7 @@ impl Config {
                 problems.push(format!("{at}.issuer: {} is listed twice", issuer.issuer));
             }
         }
+        problems.extend(issuer::shared_prefixes(&self.issuers));
         if self.leeway > LEEWAY_MAX {
             problems.push(format!(
                 "auth.leeway: {:?} is longer than {LEEWAY_MAX:?}: mend the clocks",
@@ -230,54 +175,6 @@ impl Config {
         problems.extend(self.scopes.problems());
         problems.extend(scopes::implied_problems(&self.implied_scopes));
         problems
-    }
-}
-
-impl Issuer {
-    fn check(&self, at: &str, problems: &mut Vec<String>) {
-        let mut wrong = |field: &str, problem: &str| {
-            problems.push(format!("{at}.{field}: {problem}"));
-        };
-        match fetchable(&self.issuer) {
-            Err(problem) => wrong("issuer", &problem),
-            // RFC 8414 §2.
-            Ok(uri) if uri.query().is_some() || self.issuer.contains('#') => {
-                wrong("issuer", "has a query or a fragment");
-            }
-            Ok(_) => {}
-        }
-        for (field, url) in [
-            ("jwks_url", &self.jwks_url),
-            ("introspection_url", &self.introspection_url),
-        ] {
-            if !url.is_empty()
-                && let Err(problem) = fetchable(url)
-            {
-                wrong(field, &problem);
-            }
-        }
-        if !self.jwks_url.is_empty() && self.jwks_file.is_some() {
-            wrong("jwks_file", "jwks_url is set, too");
-        }
-        if self.algorithms.is_empty() {
-            wrong("algorithms", "must name at least one");
-        }
-        let introspects = !self.introspection_url.is_empty();
-        if introspects && self.introspection_client_id.is_empty() {
-            wrong(
-                "introspection_client_id",
-                "must be set: only clients may introspect",
-            );
-        }
-        if introspects && self.introspection_secret_file.is_none() {
-            wrong(
-                "introspection_secret_file",
-                "must be set: only clients may introspect",
-            );
-        }
-        if self.introspect_jwts && !introspects {
-            wrong("introspect_jwts", "introspection_url is not set");
-        }
     }
 }
 
@@ -364,6 +261,13 @@ mod tests {
             introspect_jwts: true,
             ..Issuer::default()
         });
+        config.issuers.push(Issuer {
+            issuer: "https://login.example.com".to_owned(),
+            introspection_url: "https://login.example.com/introspect".to_owned(),
+            introspection_client_id: "us".to_owned(),
+            introspection_secret_file: Some("x".into()),
+            ..Issuer::default()
+        });
         let problems = config.validate(bind());
         for field in [
             "resource",
@@ -377,6 +281,7 @@ mod tests {
             "issuers[2].introspection_secret_file",
             "issuers[3].issuer",
             "issuers[3].introspect_jwts",
+            "issuers[4].introspection_token_prefixes",
             "leeway",
             "keys_cooldown",
             "keys_age_max",
@@ -388,7 +293,7 @@ mod tests {
             let named = |problem: &String| problem.starts_with(&format!("auth.{field}:"));
             assert!(problems.iter().any(named), "{field}: {problems:#?}");
         }
-        assert_eq!(problems.len(), 19, "{problems:#?}");
+        assert_eq!(problems.len(), 20, "{problems:#?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use http::HeaderMap;
 
 use super::bearer;
 use super::claims::{Claims, Judge, Origin};
-use super::config::Issuer;
+use super::issuer::Issuer;
 use super::jwk::KeySet;
 use super::jws::{self, Jws};
 

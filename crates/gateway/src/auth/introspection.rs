@@ -17,8 +17,8 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use super::cache::Hash;
-use super::config::Issuer;
 use super::fetch::{Client, fetchable};
+use super::issuer::Issuer;
 use super::{Refused, invalid, unavailable};
 use crate::metrics::Metrics;
 

@@ -15,8 +15,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{Config, Issuer};
+use super::config::Config;
 use super::fetch::{Client, fetchable};
+use super::issuer::Issuer;
 use super::jwk::{Algorithm, Key, KeySet};
 use super::metadata;
 use crate::metrics::Metrics;

@@ -73,7 +73,7 @@ pub(super) fn split(url: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Issuer;
+    use super::super::issuer::Issuer;
     use super::*;
 
     fn metadata(resource: &str) -> Metadata {

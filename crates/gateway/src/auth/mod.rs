@@ -14,6 +14,7 @@ pub mod doctor;
 mod fetch;
 pub(crate) mod fuzzed;
 mod introspection;
+mod issuer;
 mod jwk;
 mod jws;
 mod keys;
@@ -31,7 +32,8 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 
 pub use api_keys::PREFIX as API_KEY_PREFIX;
-pub use config::{Config, Issuer, Mode};
+pub use config::{Config, Mode};
+pub use issuer::Issuer;
 pub use jwk::Algorithm;
 pub use scopes::Scopes;
 

@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::api_keys::{self, ApiKeys};
 use super::cache::{self, Cache, Hash};
 use super::claims::{Claims, Judge, Origin};
-use super::config::{self, Config};
+use super::config::Config;
 use super::fetch::Client;
 use super::introspection::{Introspection, REFUSED_FOR, not_active};
+use super::issuer;
 use super::jws::{self, Jws};
 use super::keys::{Keys, Missing};
 use super::scopes;
@@ -33,7 +34,7 @@ pub(super) struct Tokens {
 }
 
 struct Issuer {
-    config: config::Issuer,
+    config: issuer::Issuer,
     /// `None`: all its tokens are introspected.
     keys: Option<Keys>,
     introspection: Option<Introspection>,
@@ -96,12 +97,7 @@ impl Tokens {
 
     /// Whose token it is.
     pub(super) async fn verify(&self, token: &str) -> Result<Proven, Refused> {
-        let (kind, mut verified) = self.check(token).await;
-        if let Ok(proven) = &mut verified
-            && let Some(scopes) = &mut proven.scopes
-        {
-            scopes::imply(scopes, &self.implied);
-        }
+        let (kind, verified) = self.check(token).await;
         let outcome = match &verified {
             Ok(_) => "accepted",
             Err(Refused::Unauthorized { .. } | Refused::Malformed { .. }) => "refused",
@@ -118,7 +114,7 @@ impl Tokens {
     pub(super) fn remembered(&self, token: &str) -> Option<Proven> {
         let hash = cache::hash(token);
         if token.starts_with(api_keys::PREFIX) {
-            return self.api_keys.as_ref()?.find(&hash).ok();
+            return self.api_key(&hash).ok();
         }
         self.known(&hash)?.ok().map(Arc::unwrap_or_clone)
     }
@@ -126,9 +122,7 @@ impl Tokens {
     async fn check(&self, token: &str) -> (&'static str, Result<Proven, Refused>) {
         let hash = cache::hash(token);
         if token.starts_with(api_keys::PREFIX) {
-            let unknown = || invalid("the API key is not known");
-            let keys = self.api_keys.as_ref().ok_or_else(unknown);
-            return ("api_key", keys.and_then(|keys| keys.find(&hash)));
+            return ("api_key", self.api_key(&hash));
         }
         let is_jwt = jws::looks_like_one(token);
         let kind = if is_jwt { "jwt" } else { "opaque" };
@@ -141,6 +135,21 @@ impl Tokens {
             self.opaque(token, hash).await
         };
         (kind, verified.map(Arc::unwrap_or_clone))
+    }
+
+    fn api_key(&self, hash: &Hash) -> Result<Proven, Refused> {
+        let unknown = || invalid("the API key is not known");
+        let keys = self.api_keys.as_ref().ok_or_else(unknown)?;
+        Ok(self.implying(keys.find(hash)?))
+    }
+
+    /// With all that its scopes imply. Whatever is found out of a token comes through here before it is
+    /// remembered, so that it is worth the same by whichever way it is looked up.
+    fn implying(&self, mut proven: Proven) -> Proven {
+        if let Some(scopes) = &mut proven.scopes {
+            scopes::imply(scopes, &self.implied);
+        }
+        proven
     }
 
     /// What is remembered, if it still holds.
@@ -178,7 +187,7 @@ impl Tokens {
         if issuer.config.at_jwt_only && !jws.is_at_jwt {
             return Err(invalid("the token does not say that it is an access token"));
         }
-        let proven = claims.judge(self.judge(&issuer.config), Origin::Token)?;
+        let proven = self.judge(&claims, &issuer.config, Origin::Token)?;
         let Some(keys) = &issuer.keys else {
             let verified = self.introspect(issuer, token, hash).await;
             if let Err(refused) = &verified {
@@ -205,22 +214,18 @@ impl Tokens {
         Ok(proven)
     }
 
-    /// The issuers are asked in turn: an opaque token does not say whose it is.
+    /// An opaque token says nothing of whose it is but how it begins. Only that issuer is asked: another
+    /// one would learn a token that is good here, and what it says of it is worth nothing.
     async fn opaque(&self, token: &str, hash: Hash) -> Result<Arc<Proven>, Refused> {
-        let mut last = invalid("the access token is malformed");
-        let asked = |issuer: &&Issuer| issuer.introspection.is_some();
-        for issuer in self.issuers.iter().filter(asked) {
-            match self.introspect(issuer, token, hash).await {
-                Ok(proven) => return Ok(proven),
-                // Another may know it; but as long as one could not be asked, nobody can say no.
-                Err(refused) if !last.is_unavailable() => last = refused,
-                Err(_) => {}
-            }
+        let mut issuers = self.issuers.iter();
+        let issuer = issuers
+            .find(|issuer| issuer.config.is_asked_about(token))
+            .ok_or_else(|| invalid("the access token is malformed"))?;
+        let verified = self.introspect(issuer, token, hash).await;
+        if let Err(refused) = &verified {
+            self.remember_refusal(hash, refused);
         }
-        if self.issuers.iter().any(|issuer| asked(&issuer)) {
-            self.remember_refusal(hash, &last);
-        }
-        Err(last)
+        verified
     }
 
     /// So that a client that keeps sending a dead token costs its issuer little.
@@ -246,7 +251,7 @@ impl Tokens {
         let introspection = issuer.introspection.as_ref().ok_or_else(not_active)?;
         let told = introspection.ask(token, hash).await?;
         let claims = Claims::read(&told.ok_or_else(not_active)?)?;
-        let proven = Arc::new(claims.judge(self.judge(&issuer.config), Origin::Introspection)?);
+        let proven = Arc::new(self.judge(&claims, &issuer.config, Origin::Introspection)?);
         let known = Known {
             worth: Ok(Arc::clone(&proven)),
             until: proven.until,
@@ -259,12 +264,18 @@ impl Tokens {
         Ok(proven)
     }
 
-    fn judge<'a>(&'a self, issuer: &'a config::Issuer) -> Judge<'a> {
-        Judge {
+    fn judge(
+        &self,
+        claims: &Claims,
+        issuer: &issuer::Issuer,
+        origin: Origin,
+    ) -> Result<Proven, Refused> {
+        let judge = Judge {
             resource: &self.resource,
             issuer,
             leeway: self.leeway,
             now: clock::now(),
-        }
+        };
+        Ok(self.implying(claims.judge(judge, origin)?))
     }
 }

@@ -64,6 +64,13 @@ impl Doors {
     }
 
     async fn with(change: impl FnOnce(Auth) -> Auth) -> Self {
+        // Tables of wrong tokens come from one address.
+        let mut gateway = config();
+        gateway.limits.refused_tokens_of_address_burst = 10_000;
+        Self::of(gateway, change).await
+    }
+
+    async fn of(gateway: gateway::Config, change: impl FnOnce(Auth) -> Auth) -> Self {
         let (rsa, p256) = (SigningKey::rsa("rsa", 0), SigningKey::p256("p256"));
         let (p384, ed25519) = (SigningKey::p384("p384"), SigningKey::ed25519("ed"));
         let issuer = Issuer::start(&[&rsa, &p256, &p384, &ed25519])
@@ -71,9 +78,6 @@ impl Doors {
             .unwrap();
         let files = tempfile::tempdir().unwrap();
         let auth = introspecting(settings(&issuer), &issuer, files.path().join("secret"));
-        // Tables of wrong tokens come from one address.
-        let mut gateway = config();
-        gateway.limits.refused_tokens_of_address_burst = 10_000;
         let world = World::guarded(gateway, change(auth)).await;
         Self {
             world,

@@ -173,3 +173,57 @@ async fn tokens_go_to_their_issuer_and_nowhere_else() {
         "with our secret in it"
     );
 }
+
+/// Each would take any token for its own, and only one is asked; whoever else is shown it could use it
+/// here, or call it dead.
+#[tokio::test]
+async fn of_several_issuers_one_is_shown_an_opaque_token() {
+    let other = Issuer::start(&[]).await.unwrap();
+    let doors = Doors::with(|mut auth| {
+        auth.issuers[0].introspection_token_prefixes = Some(vec!["a_".to_owned()]);
+        let mut second = auth.issuers[0].clone();
+        second.issuer.clone_from(&other.url);
+        second.introspection_url = format!("{}/introspect", other.url);
+        second.introspection_token_prefixes = Some(vec!["b_".to_owned(), "bb".to_owned()]);
+        auth.issuers.insert(0, second);
+        auth
+    })
+    .await;
+    let asked = || {
+        (
+            doors.issuer.requests("/introspect"),
+            other.requests("/introspect"),
+        )
+    };
+    let active = json!({"active": true, "sub": "alice", "aud": US});
+    for token in ["a_1", "b_1", "bb1", "c_1", "A_1"] {
+        doors.issuer.know(token, active.clone());
+        other.know(token, active.clone());
+    }
+    for (token, status, (first, second)) in [
+        ("a_1", 200, (1, 0)),
+        ("b_1", 200, (1, 1)),
+        ("bb1", 200, (1, 2)),
+        // Of neither: nobody is asked.
+        ("c_1", 401, (1, 2)),
+        ("A_1", 401, (1, 2)),
+        // Not known to its own: the other one is not asked what it thinks.
+        ("a_unknown", 401, (2, 2)),
+        ("b_unknown", 401, (2, 3)),
+    ] {
+        assert_eq!(doors.status(token).await, status, "{token}");
+        assert_eq!(asked(), (first, second), "{token}");
+    }
+    // Away: the other one is no substitute, and hinders nobody.
+    other.know("a_2", active.clone());
+    doors.issuer.know("b_2", active.clone());
+    other.know("b_3", active);
+    doors.issuer.behave(Manner::Down);
+    assert_eq!(doors.status("a_2").await, 503);
+    assert_eq!(asked().1, 3);
+    assert_eq!(doors.status("b_3").await, 200);
+    other.behave(Manner::Down);
+    let before = asked().0;
+    assert_eq!(doors.status("b_2").await, 503);
+    assert_eq!(asked().0, before);
+}

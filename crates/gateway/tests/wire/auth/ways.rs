@@ -5,7 +5,8 @@ use gateway::auth::Scopes;
 use harness::client::Client;
 use serde_json::json;
 
-use super::{Doors, challenge};
+use super::{Doors, US, challenge};
+use crate::support::{SECOND, config};
 
 const PLACE: &str =
     "resource_metadata=\"https://mcp.example.com/.well-known/oauth-protected-resource/mcp\"";
@@ -25,6 +26,62 @@ async fn doors() -> Doors {
         auth
     })
     .await
+}
+
+/// At an address that has shown too many wrong tokens, good ones are looked up and not checked.
+#[tokio::test]
+async fn what_scopes_imply_holds_at_a_limited_address() {
+    use sha2::{Digest as _, Sha256};
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("keys.toml");
+    let hash = Sha256::digest("mtk_machine");
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let entry = format!(
+        "[[key]]\nsha256 = \"{hash}\"\nsubject = \"machine\"\nscopes = [\"tasks:admin\"]\n"
+    );
+    std::fs::write(&file, entry).unwrap();
+    let mut gateway = config();
+    gateway.limits.refused_tokens_of_address_per_second = 1;
+    gateway.limits.refused_tokens_of_address_burst = 3;
+    let doors = Doors::of(gateway, |mut auth| {
+        let lists = vec!["tools:list".to_owned()];
+        auth.scopes.list.clone_from(&lists);
+        auth.implied_scopes = [("tasks:admin".to_owned(), lists)].into();
+        auth.api_keys_file = Some(file);
+        auth.issuers[0].introspection_cache = 3600 * SECOND;
+        auth
+    })
+    .await;
+    let jwt = doors
+        .p256
+        .sign(&doors.changed("scope", json!("tasks:admin")));
+    let said = json!({"active": true, "sub": "alice", "aud": US, "scope": "tasks:admin"});
+    doors.issuer.know("opaque", said);
+    let list = async |token: &str| {
+        let client = doors.world.client(token);
+        let request = client.request("tools/list", json!({}));
+        request.send().await.unwrap().status
+    };
+    let good = [jwt.as_str(), "opaque", "mtk_machine"];
+    for token in good {
+        assert_eq!(list(token).await, 200, "{token}");
+    }
+    for token in good {
+        let mut limited = 0;
+        for _ in 0..500 {
+            if list("mtk_wrong").await != 429 {
+                limited = 0;
+                continue;
+            }
+            // Between two refusals for the address it was limited, too.
+            limited += 1;
+            if limited == 2 {
+                break;
+            }
+            assert_eq!(list(token).await, 200, "{token}");
+        }
+        assert_eq!(limited, 2, "the address is never limited");
+    }
 }
 
 #[tokio::test]
