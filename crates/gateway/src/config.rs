@@ -208,6 +208,11 @@ pub struct Limits {
     pub listens_max: usize,
     /// The same, of one principal.
     pub listens_of_principal_max: usize,
+    /// Resources that one principal listens to or did in the last 90 seconds; a `subscriptions/listen` for
+    /// more is answered 429. Each gateway counts for itself.
+    pub listened_resources_of_principal_max: usize,
+    /// Bytes of their URIs.
+    pub listened_bytes_of_principal_max: usize,
     /// Tasks of one `subscriptions/listen`, and resources of one.
     pub listen_ids_max: usize,
     /// How long the headers of a request may take, and how long a connection may be idle: over HTTP/1
@@ -296,6 +301,8 @@ impl Default for Limits {
             live_tasks_of_tenant_max: 100_000,
             listens_max: 2_000,
             listens_of_principal_max: 200,
+            listened_resources_of_principal_max: 1_000,
+            listened_bytes_of_principal_max: 1024 * 1024,
             listen_ids_max: 100,
             header_read_timeout: Duration::from_secs(30),
             body_read_timeout: Duration::from_secs(30),
@@ -416,6 +423,16 @@ impl Limits {
             ("listens_max", self.listens_max, 1),
             ("listens_of_principal_max", self.listens_of_principal_max, 1),
             ("listen_ids_max", self.listen_ids_max, 1),
+            (
+                "listened_resources_of_principal_max",
+                self.listened_resources_of_principal_max,
+                1,
+            ),
+            (
+                "listened_bytes_of_principal_max",
+                self.listened_bytes_of_principal_max,
+                protocol::resources::URI_BYTES_MAX,
+            ),
             (
                 "requests_of_principal_max",
                 self.requests_of_principal_max,

@@ -203,7 +203,7 @@ impl Gateway {
             ),
             calls: Calls::new(&self.config.limits),
             waiters,
-            wanted: Wanted::default(),
+            wanted: Wanted::new(&self.config.limits),
             pace: Pace::new(metrics.clone()),
             deliveries,
             metrics: Arc::new(metrics),

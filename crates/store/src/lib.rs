@@ -110,7 +110,7 @@ pub use operate_show::{
 };
 pub use policy_check::{PolicyError, check_queue_name};
 pub use provider_spec::{Asked, ProviderSpec, Resources};
-pub use providers::ProviderEntry;
+pub use providers::{ProviderEntry, WANTED_BYTES_MAX, WANTED_MAX, Wanted, WantedResource};
 pub use quota::Live;
 pub use read::Lookup;
 pub use recover::{Unhinted, UnhintedFilter};

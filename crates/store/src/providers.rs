@@ -1,7 +1,7 @@
 //! What is provided beside tools: workers write what they serve and what changed, gateways read it
 //! and write what somebody listens to.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -12,8 +12,41 @@ use crate::provider_spec::ProviderSpec;
 use crate::tools::ALIVE;
 use crate::{Error, Store};
 
-/// Wanted resources that a worker reads at once.
-const WANTED_MAX: i64 = 100_000;
+/// Resources of one provider that count as listened to, of all listeners on all gateways.
+pub const WANTED_MAX: i64 = 1_000;
+/// Bytes of their URIs.
+pub const WANTED_BYTES_MAX: i64 = 1024 * 1024;
+
+/// A resource that somebody listens to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WantedResource {
+    /// How many others the same listener listened to before. Where a provider has more listeners than
+    /// it can watch for, everybody's first counts before anybody's second, whoever came first.
+    pub place: u32,
+    /// Its provider's name.
+    pub provider: String,
+    /// Its URI.
+    pub uri: String,
+}
+
+impl WantedResource {
+    /// Rows sort by it, places first. (Not every release has put the place there: those without sort
+    /// among all others.)
+    fn key(&self) -> Vec<u8> {
+        let mut key = self.place.to_be_bytes().to_vec();
+        key.extend(digest(&self.uri));
+        key
+    }
+}
+
+/// What became of resources that somebody wants to listen to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The URIs of those that their providers watch; the others have no room.
+    pub counted: HashSet<String>,
+    /// One of them was not listened to before.
+    pub fresh: bool,
+}
 
 /// One listed provider.
 #[derive(Clone, Debug)]
@@ -160,34 +193,48 @@ impl Store {
         })
     }
 
-    /// Somebody listens to these resources (provider and URI each), for so long or until this is
-    /// said again. Says whether one of them was not listened to before.
+    /// Somebody listens to these resources, for so long or until this is said again, as far as their
+    /// providers have room ([`WANTED_MAX`], [`WANTED_BYTES_MAX`]).
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.
     pub async fn want_resources(
         &self,
-        wanted: &[(String, String)],
+        wanted: &[WantedResource],
         time: Duration,
-    ) -> Result<bool, Error> {
+    ) -> Result<Wanted, Error> {
         // Each once, and in one order.
-        let wanted: BTreeMap<Vec<u8>, &(String, String)> = wanted
+        let wanted: BTreeMap<Vec<u8>, &WantedResource> = wanted
             .iter()
-            .map(|resource| (digest(&resource.1), resource))
+            .map(|resource| (resource.key(), resource))
             .collect();
-        let digests: Vec<&[u8]> = wanted.keys().map(Vec::as_slice).collect();
-        let uris: Vec<&str> = wanted.values().map(|(_, uri)| uri.as_str()).collect();
-        let providers: Vec<&str> = wanted.values().map(|(name, _)| name.as_str()).collect();
+        let keys: Vec<&[u8]> = wanted.keys().map(Vec::as_slice).collect();
+        let uris: Vec<&str> = wanted.values().map(|one| one.uri.as_str()).collect();
+        let providers: Vec<&str> = wanted.values().map(|one| one.provider.as_str()).collect();
         with_connection!(self, "want_resources", |connection| {
             let statement = connection.prepare_cached(sql!("want_resources")).await?;
-            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                [&digests, &uris, &providers, &ms(time)];
-            let row = connection.query_one(&statement, &parameters).await?;
-            Ok(row.get::<_, i64>("fresh") > 0)
+            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [
+                &keys,
+                &uris,
+                &providers,
+                &ms(time),
+                &WANTED_MAX,
+                &WANTED_BYTES_MAX,
+            ];
+            let rows = connection.query(&statement, &parameters).await?;
+            let mut became = Wanted::default();
+            for row in rows.iter().filter(|row| row.get("counts")) {
+                became.fresh |= !row.get::<_, bool>("known");
+                if let Some(one) = wanted.get(row.get::<_, &[u8]>("key")) {
+                    became.counted.insert(one.uri.clone());
+                }
+            }
+            Ok(became)
         })
     }
 
-    /// The resources of these providers that somebody listens to, by provider.
+    /// The resources of these providers that somebody listens to, by provider; of each at most
+    /// [`WANTED_MAX`], and [`WANTED_BYTES_MAX`] of URIs.
     ///
     /// # Errors
     /// When Postgres could not be asked.
@@ -198,7 +245,7 @@ impl Store {
         with_connection!(self, "wanted_resources", |connection| {
             let statement = connection.prepare_cached(sql!("wanted_resources")).await?;
             let rows = connection
-                .query(&statement, &[&providers, &WANTED_MAX])
+                .query(&statement, &[&providers, &WANTED_MAX, &WANTED_BYTES_MAX])
                 .await?;
             let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
             for row in &rows {
@@ -209,8 +256,8 @@ impl Store {
         })
     }
 
-    /// Forgets resources that nobody has listened to for so long, and changes as old as that; at
-    /// most so many rows of each. Says how many.
+    /// Forgets resources that nobody listens to any more, and changes older than `quiet`; at most so
+    /// many rows of each. Says how many.
     ///
     /// # Errors
     /// When Postgres could not be asked; repeating is safe.

@@ -105,7 +105,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// Which of its resources somebody listens to, over all gateways: told whenever that changes,
-    /// with all of them. Call [`ToolSet::resource_updated`](crate::ToolSet::resource_updated) when
+    /// with all of them, at most 1,000 and 1 MiB of URIs. Call [`ToolSet::resource_updated`](crate::ToolSet::resource_updated) when
     /// one of them changes. Must return at once.
     fn wanted(&self, uris: &BTreeSet<String>) {
         let _ = uris;

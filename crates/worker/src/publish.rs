@@ -16,6 +16,9 @@ const ALIVE: Duration = Duration::from_secs(60);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at what is listened to, while nobody can tell that it changed.
 const WANTED_PAUSE: Duration = Duration::from_secs(2);
+/// Between two looks at what is listened to, at least: whoever opens and closes streams all the time has
+/// it read no more often for that.
+const WANTED_APART: Duration = Duration::from_secs(1);
 /// How long it may take to say that the worker ends.
 const LEAVE: Duration = Duration::from_secs(1);
 
@@ -263,6 +266,7 @@ impl Publisher {
                 let _ = changes.changed().await;
                 continue;
             }
+            let looked = Instant::now();
             match self.store.wanted_resources(&telling).await {
                 Ok(wanted) => self.tools.providers.tell_wanted(&wanted),
                 Err(error) => {
@@ -279,6 +283,7 @@ impl Publisher {
                 _ = told.next() => {}
                 _ = changes.changed() => {}
             }
+            tokio::time::sleep(WANTED_APART.saturating_sub(looked.elapsed())).await;
         }
     }
 }

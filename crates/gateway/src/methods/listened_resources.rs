@@ -3,7 +3,7 @@
 //! A change is a mark in Postgres; a wake-up only says when to look. Where wake-ups may be missing
 //! (Redis is away or was), the marks are read every two seconds, else now and then all the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ fn wait(uri: String, mut watch: Watch) -> Woken {
 }
 
 impl Resources {
-    /// Those of `uris` that tell of changes and that the caller may read; the others are silently
-    /// left out, like tasks that do not exist.
+    /// Those of `uris` that tell of changes and that the caller may read, as far as their provider has
+    /// room; the others are silently left out, like tasks that do not exist.
     pub(super) async fn open(
         shared: &Arc<Shared>,
         call: &Call,
@@ -79,6 +79,16 @@ impl Resources {
                 wanted.insert(uri, provider.spec.name.clone());
             }
         }
+        let wish = {
+            let principal = shared.admission.key(&call.caller.principal);
+            shared.wanted.wish(principal, &wanted)?
+        };
+        // Nobody is promised to hear of what its provider has no room to watch.
+        let counted = match wanted.is_empty() {
+            true => HashSet::new(),
+            false => shared.wanted.tell(shared, &wish).await?,
+        };
+        wanted.retain(|uri, _| counted.contains(uri));
         let mut resources = Self {
             shared: Arc::clone(shared),
             marks: BTreeMap::new(),
@@ -87,7 +97,7 @@ impl Resources {
             stale: BTreeSet::new(),
             due: Instant::now(),
             read_at: Instant::now(),
-            _wish: shared.wanted.wish(&wanted),
+            _wish: wish,
         };
         if wanted.is_empty() {
             return Ok(Some(resources));
@@ -97,7 +107,6 @@ impl Resources {
             let watch = shared.queue.watch_resource(uri).await;
             resources.woken.push(wait(uri.clone(), watch));
         }
-        shared.wanted.tell(shared, &wanted).await?;
         let uris: Vec<String> = wanted.into_keys().collect();
         let marks = shared.store.resource_updates(&uris).await?;
         resources.marks = uris.into_iter().zip(marks).collect();

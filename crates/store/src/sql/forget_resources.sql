@@ -1,7 +1,7 @@
--- What nobody has listened to for a stated time ($1 ms), and changes so old that every listener has
--- looked since, at most $2 of each.
+-- What nobody listens to any more, and changes so old ($1 ms) that every listener has looked since, at most
+-- $2 of each.
 WITH quiet AS MATERIALIZED (
-    SELECT uri_digest FROM wanted_resources WHERE until < now() - $1::bigint * interval '1 millisecond'
+    SELECT uri_digest FROM wanted_resources WHERE until < now()
     ORDER BY uri_digest LIMIT $2 FOR UPDATE SKIP LOCKED
 ), old AS MATERIALIZED (
     SELECT uri_digest FROM resource_updates WHERE updated_at < now() - $1::bigint * interval '1 millisecond'

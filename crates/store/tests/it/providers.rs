@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::resources::Resource;
-use store::{Forsaken, Introduction, ProviderSpec, Resources};
+use store::{Forsaken, Introduction, ProviderSpec, Resources, WANTED_BYTES_MAX, WantedResource};
 use tokio::task::JoinSet;
 
 use crate::support::{HOUR, SECOND, World};
@@ -17,6 +17,14 @@ fn spec(name: &str, version: i32) -> ProviderSpec {
             ..Resources::default()
         }),
         ..ProviderSpec::new(name)
+    }
+}
+
+fn wanted_of(provider: &str, place: u32, uri: &str) -> WantedResource {
+    WantedResource {
+        place,
+        provider: provider.to_owned(),
+        uri: uri.to_owned(),
     }
 }
 
@@ -185,21 +193,26 @@ async fn every_change_of_a_resource_moves_its_mark() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_provides_hears_what_is_listened_to() {
     let world = World::new().await;
-    let of_notes = |uri: &str| ("notes".to_owned(), uri.to_owned());
     let notes = ["notes".to_owned()];
     let long = format!("a://{}", "x".repeat(8000));
-    let first = [of_notes("a://1"), of_notes(&long), of_notes("a://1")];
-    let want = async |wanted: &[(String, String)]| {
-        world
-            .store
-            .want_resources(wanted, 60 * SECOND)
-            .await
-            .unwrap()
+    let first = [
+        wanted_of("notes", 0, "a://1"),
+        wanted_of("notes", 1, &long),
+        wanted_of("notes", 0, "a://1"),
+    ];
+    let want = async |wanted: &[WantedResource]| {
+        let wanted = world.store.want_resources(wanted, 60 * SECOND).await;
+        let wanted = wanted.unwrap();
+        assert!(wanted.counted.contains(&first[0].uri) || !wanted.fresh);
+        wanted.fresh
     };
     assert!(want(&first).await);
     assert!(!want(&first).await, "it is known already");
-    assert!(want(&[of_notes("a://1"), of_notes("a://3")]).await);
-    want(&[("files".to_owned(), "a://2".to_owned())]).await;
+    let more = wanted_of("notes", 1, "a://3");
+    assert!(want(&[first[0].clone(), more]).await);
+    let other = [wanted_of("files", 0, "a://2")];
+    let other = world.store.want_resources(&other, 60 * SECOND).await;
+    assert!(other.unwrap().fresh);
     let wanted = world.store.wanted_resources(&notes).await.unwrap();
     let uris = BTreeSet::from(["a://1".to_owned(), "a://3".to_owned(), long]);
     assert_eq!(wanted, BTreeMap::from([("notes".to_owned(), uris)]));
@@ -220,6 +233,67 @@ async fn who_provides_hears_what_is_listened_to() {
         .await;
     assert_eq!(world.store.forget_resources(HOUR, 100).await.unwrap(), 1);
     assert!(want(&first).await);
+}
+
+/// Who listens to a thousand takes nobody's first place, whatever sorts first and whoever was there first.
+#[tokio::test(flavor = "multi_thread")]
+async fn everybodys_first_counts_before_anybodys_second() {
+    let world = World::new().await;
+    let want = async |wanted: &[WantedResource]| {
+        let wanted = world.store.want_resources(wanted, 60 * SECOND).await;
+        wanted.unwrap()
+    };
+    let told = async |provider: &str| {
+        let telling = [provider.to_owned()];
+        let mut wanted = world.store.wanted_resources(&telling).await.unwrap();
+        wanted.remove(provider).unwrap_or_default()
+    };
+    let many: Vec<_> = (0..1_000)
+        .map(|place| wanted_of("notes", place, &format!("a://{place:04}")))
+        .collect();
+    for some in many.chunks(250) {
+        let wanted = want(some).await;
+        assert_eq!((wanted.counted.len(), wanted.fresh), (250, true));
+    }
+    // One more of the same listener's finds no room, and leaves nothing behind.
+    let beyond = want(&[wanted_of("notes", 1_000, "a://more")]).await;
+    assert_eq!((beyond.counted.len(), beyond.fresh), (0, false));
+    let rows = world.value("SELECT count(*) FROM wanted_resources").await;
+    assert_eq!(rows.as_deref(), Some("1000"));
+    // Unless it is listened to by somebody whose place counts.
+    let shared = want(&[wanted_of("notes", 1_000, "a://0000")]).await;
+    assert_eq!((shared.counted.len(), shared.fresh), (1, false));
+    // Others' first ones do, and what is then beyond counts no longer.
+    let first = |n: u32| wanted_of("notes", 0, &format!("z://{n}"));
+    let others: Vec<_> = (0..10).map(first).collect();
+    let wanted = want(&others).await;
+    assert_eq!((wanted.counted.len(), wanted.fresh), (10, true));
+    let now = told("notes").await;
+    assert_eq!(now.len(), 1_000);
+    assert!(others.iter().all(|one| now.contains(&one.uri)));
+    assert_eq!(want(&many[750..]).await.counted.len(), 240);
+    assert!(!want(&many[990..]).await.fresh);
+    // Bytes count as well, in the same order; another provider has its own.
+    let long = |n: u32| format!("a://{n:04}{}", "x".repeat(8_000));
+    let long: Vec<_> = (0..150)
+        .map(|place| wanted_of("files", place, &long(place)))
+        .collect();
+    let wanted = want(&long).await;
+    let fit = usize::try_from(WANTED_BYTES_MAX).unwrap() / long[0].uri.len();
+    assert_eq!(wanted.counted.len(), fit);
+    assert_eq!(told("files").await.len(), fit);
+    let other = [wanted_of("files", 0, "z://")];
+    assert_eq!(want(&other).await.counted.len(), 1);
+    assert!(told("files").await.contains("z://"));
+    assert_eq!(told("notes").await.len(), 1_000);
+    // When some are gone there is room.
+    world
+        .run("UPDATE wanted_resources SET until = now() - interval '1 s' WHERE uri LIKE 'a://0%'")
+        .await;
+    let forgotten = world.store.forget_resources(HOUR, 10_000).await.unwrap();
+    assert_eq!(usize::try_from(forgotten).unwrap(), 1_000 + fit);
+    let wanted = want(&[wanted_of("notes", 1_000, "a://more")]).await;
+    assert_eq!((wanted.counted.len(), wanted.fresh), (1, true));
 }
 
 /// A job is bound to a version of its provider, and not forsaken while a worker serves that.

@@ -16,4 +16,5 @@ mod sizes;
 mod stops;
 mod undo;
 mod undo_losses;
+mod wanted;
 mod world;

@@ -182,18 +182,11 @@ impl World {
     }
 
     /// A worker whose tool can undo.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the handle is owned by what is returned"
-    )]
     pub fn serve(
         self: &Arc<Self>,
         script: &Script,
         change: impl FnOnce(&mut worker::Config),
     ) -> Running {
-        // One for all parts, as in a process.
-        let registry = Registry::new();
-        let store = Store::new(self.config.clone(), &registry).unwrap();
         let tools = ToolSet::new();
         tools
             .insert(Arc::new(Scripted {
@@ -201,6 +194,18 @@ impl World {
                 script: script.clone(),
             }))
             .unwrap();
+        self.serve_set(tools, change)
+    }
+
+    /// A worker of these tools and providers.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the handle is owned by what is returned"
+    )]
+    pub fn serve_set(&self, tools: ToolSet, change: impl FnOnce(&mut worker::Config)) -> Running {
+        // One for all parts, as in a process.
+        let registry = Registry::new();
+        let store = Store::new(self.config.clone(), &registry).unwrap();
         let mut settings = worker::Config {
             stop_grace: Duration::from_millis(400),
             drain_deadline: Duration::from_millis(300),
