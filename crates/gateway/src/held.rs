@@ -18,7 +18,7 @@ use crate::reply::Reply;
 use crate::request_state::Binding;
 use crate::stream::Message;
 use crate::waiters::Holding;
-use crate::{Shared, view};
+use crate::{Shared, large, view};
 
 /// One waiting call.
 pub(crate) struct Held {
@@ -137,7 +137,7 @@ impl Held {
 
     async fn read(&mut self) -> Result<(), Error> {
         let principal = &self.judged.caller.principal;
-        match self.shared.store.get(principal, self.task.id).await? {
+        match large::read(&self.shared, principal, self.task.id).await? {
             Lookup::Found(task) => {
                 self.task = *task;
                 Ok(())

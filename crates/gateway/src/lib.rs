@@ -29,6 +29,7 @@ pub mod fuzzed;
 mod held;
 mod holds;
 mod judgement;
+mod large;
 mod layers;
 mod legacy;
 mod load;

@@ -17,6 +17,7 @@ use telemetry::metrics::IntGauge;
 use crate::admission::limited;
 use crate::config::Limits;
 use crate::error::Error;
+use crate::large::{self, Large, Room};
 
 /// Less than this of a body or an answer is not counted: so small ones are taken whatever the
 /// large ones do, and their number is bounded elsewhere.
@@ -34,6 +35,7 @@ pub(crate) struct Memory {
     max: usize,
     of_principal_max: usize,
     of_services_max: usize,
+    large: Arc<Large>,
     gauge: IntGauge,
 }
 
@@ -57,8 +59,14 @@ impl Memory {
                 .max(of_services_max),
             of_principal_max,
             of_services_max,
+            large: Large::new(limits),
             gauge,
         })
+    }
+
+    /// Large results, which wait for room before they are read.
+    pub(crate) fn large(&self) -> &Arc<Large> {
+        &self.large
     }
 
     /// Whether anything more may be taken on for whom `key` stands.
@@ -177,7 +185,14 @@ impl Load {
             key: self.key,
             bytes: json.len(),
         };
-        Bytes::from_owner(Weighed { json, _load: load })
+        // Large ones keep others of their principal from being read.
+        let large = self.key.filter(|_| json.len() > large::FEW);
+        let room = large.map(|key| self.memory.large.count(key, json.len()));
+        Bytes::from_owner(Weighed {
+            json,
+            _load: load,
+            _room: room,
+        })
     }
 }
 
@@ -192,6 +207,7 @@ impl Drop for Load {
 struct Weighed {
     json: Bytes,
     _load: Load,
+    _room: Option<Room>,
 }
 
 impl AsRef<[u8]> for Weighed {

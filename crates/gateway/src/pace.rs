@@ -284,7 +284,7 @@ async fn wait(
 ) -> Result<Option<Lookup>, Error> {
     // Interest first, then the look: a change in between is seen by one or the other.
     let mut watch = shared.queue.watch(id).await;
-    let seen = shared.store.get(&caller.principal, id).await?;
+    let seen = shared.store.look(&caller.principal, id).await?;
     let changed = match &seen {
         Lookup::Found(task) => State::of(task) != shown.state,
         Lookup::Expired { .. } | Lookup::Unknown => true,

@@ -226,12 +226,6 @@ impl<Q, A> Batches<Q, A> {
         None
     }
 
-    /// Round trips in flight.
-    #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> usize {
-        self.lock().in_flight
-    }
-
     fn lock(&self) -> MutexGuard<'_, Book<Q, A>> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }

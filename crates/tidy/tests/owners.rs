@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use mcp_tasks_tidy::{files, root, text};
 
 /// Functions that get an id, a key or a cursor from a caller, and the first statement that each runs.
-const OF_CALLERS: [(&str, &str); 9] = [
-    ("get", "get"),
+const OF_CALLERS: [(&str, &str); 10] = [
+    ("look", "get"),
+    ("get_whole", "get"),
     ("get_many", "get"),
     ("list_owned", "list_owned"),
     ("cancel", "lock_task"),

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::Shared;
 use crate::error::Error;
+use crate::large;
 
 /// A task that is watched.
 pub(super) struct Watched {
@@ -94,7 +95,7 @@ impl Watched {
 }
 
 async fn read(shared: &Shared, principal: &Principal, id: TaskId) -> Result<Task, Error> {
-    match shared.store.get(principal, id).await? {
+    match large::read(shared, principal, id).await? {
         Lookup::Found(task) => Ok(*task),
         gone @ (Lookup::Expired { .. } | Lookup::Unknown) => Err(Error::gone(Some(gone))),
     }

@@ -36,7 +36,7 @@ use crate::memory::Load;
 use crate::metrics::{Level, Meter};
 use crate::reply::{Answer, one_line};
 use crate::stream::{EventStream, Message, WAITING_MAX};
-use crate::{door, view};
+use crate::{door, large, view};
 
 /// Between two reads while wake-ups may be missing.
 const URGENT: Duration = Duration::from_secs(2);
@@ -201,7 +201,7 @@ impl Listener {
         let id = task.id;
         self.tasks.insert(id, task.last_updated_at);
         *kept += length(&task);
-        let first = match *kept <= KEPT_BYTES_MAX {
+        let first = match task.withheld == 0 && *kept <= KEPT_BYTES_MAX {
             true => First::Known(task),
             false => First::Large(id),
         };
@@ -347,7 +347,10 @@ impl Listener {
                     Ok(Lookup::Found(task))
                         if self.tasks.get(id) != Some(&task.last_updated_at) =>
                     {
-                        self.show(&task, sender).await?;
+                        if !self.show_whole(task, sender).await? {
+                            self.urgency = Urgency::Failed;
+                            return Ok(());
+                        }
                     }
                     Ok(Lookup::Found(_)) => {}
                     // One that cannot be read now tells whoever asks for it why.
@@ -361,6 +364,23 @@ impl Listener {
             self.urgency = Urgency::None;
         }
         Ok(())
+    }
+
+    /// Tells of a task, however long its result is. Whether it could be read.
+    async fn show_whole(
+        &mut self,
+        task: Box<Task>,
+        sender: &mpsc::Sender<Message>,
+    ) -> Result<bool, Gone> {
+        let id = task.id;
+        match large::whole(&self.shared, &self.principal, Lookup::Found(task)).await {
+            Ok(Lookup::Found(task)) => self.show(&task, sender).await.map(|()| true),
+            Err(Error::Store(store::Error::Unavailable(_) | store::Error::Timeout(_))) => Ok(false),
+            Ok(Lookup::Expired { .. } | Lookup::Unknown) | Err(_) => {
+                self.tasks.remove(&id);
+                Ok(true)
+            }
+        }
     }
 
     async fn show(&mut self, task: &Task, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {

@@ -10,7 +10,7 @@ use crate::Shared;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::reply::Reply;
-use crate::{pace, view};
+use crate::{large, pace, view};
 
 /// The task as it is now.
 pub(crate) async fn get(shared: &Shared, call: &Call) -> Result<Reply, Error> {
@@ -18,9 +18,10 @@ pub(crate) async fn get(shared: &Shared, call: &Call) -> Result<Reply, Error> {
     let id = params.id().ok_or(Error::TaskNotFound)?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
     let admitted = pace::admit(shared, &call.caller, id).await?;
+    let principal = &call.caller.principal;
     let lookup = match admitted.seen {
-        Some(seen) => seen,
-        None => shared.store.get(&call.caller.principal, id).await?,
+        Some(seen) => large::whole(shared, principal, seen).await?,
+        None => large::read(shared, principal, id).await?,
     };
     match lookup {
         Lookup::Found(task) => {

@@ -68,7 +68,7 @@ pub(super) async fn answer_by_call(
     if judged.caller.has_scopes(&scopes.update) {
         return store_answers(shared, principal, id, responses.iter()).await;
     }
-    let task = match shared.store.get(principal, id).await? {
+    let task = match shared.store.look(principal, id).await? {
         Lookup::Found(task) => task,
         gone @ (Lookup::Expired { .. } | Lookup::Unknown) => return Err(Error::gone(Some(gone))),
     };

@@ -22,6 +22,7 @@ use crate::endpoint::Call;
 use crate::error::Error;
 use crate::held::{Held, Progress};
 use crate::judgement::{self, Judged, Verdict};
+use crate::large;
 use crate::promotion::{self, Load, Plan};
 use crate::reply::{self, Answer, Reply};
 use crate::request_state::State;
@@ -261,7 +262,7 @@ async fn existing(
     if let Some(responses) = &judged.responses {
         answer_by_call(shared, judged, id, responses).await?;
     }
-    match shared.store.get(principal, id).await? {
+    match large::read(shared, principal, id).await? {
         Lookup::Found(task) if judged.caller.wants_task() => {
             holding.answered();
             let proof = judged.caller.must_declare_tasks()?;
@@ -288,7 +289,7 @@ async fn resume(
         return Err(Error::RequestStateExpired);
     }
     let principal = &judged.caller.principal;
-    let Lookup::Found(task) = shared.store.get(principal, id).await? else {
+    let Lookup::Found(task) = shared.store.look(principal, id).await? else {
         return Err(Error::RequestStateExpired);
     };
     if task.stop == Some(StopReason::Abandoned) {
@@ -314,7 +315,7 @@ async fn resume(
         }
     }
     let holding = shared.waiters.hold(id, unanswered);
-    match shared.store.get(principal, id).await? {
+    match large::read(shared, principal, id).await? {
         Lookup::Found(task) => Ok(held(shared, &judged, (*task, watch, holding), plan)),
         Lookup::Expired { .. } | Lookup::Unknown => Err(Error::RequestStateExpired),
     }

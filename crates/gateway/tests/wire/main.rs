@@ -25,6 +25,7 @@ mod http2;
 mod idle;
 mod kept;
 mod labels;
+mod large;
 mod legacy;
 mod listens;
 mod lists;
