@@ -184,16 +184,16 @@ pub struct Limits {
     pub memory_bytes_max: usize,
     /// The same, of one principal.
     pub memory_bytes_of_principal_max: usize,
-    /// The same, of all services that call back.
+    /// The same, of all services that call back: of those in `memory_bytes_max`.
     pub memory_bytes_of_callbacks_max: usize,
     /// Calls of services (`/callbacks/…`) that are being answered, of those in `requests_max`; more
     /// are answered 429.
     pub callbacks_max: usize,
-    /// The same, for one task.
+    /// Calls of services for one task that are being answered; more are answered 429.
     pub callbacks_of_task_max: usize,
     /// Calls of services for one task, per second, at length; more are answered 429. 0: any number.
     pub callbacks_of_task_per_second: u32,
-    /// The same, at once after a rest.
+    /// Calls of services for one task, at once after a rest.
     pub callbacks_of_task_burst: u32,
     /// Tasks of one principal that are not over, on all gateways; calls that would make more are
     /// answered 429. Kept about, not exactly, when many calls come at once. 0: any number.
