@@ -2,9 +2,9 @@
 //! takes too much is refused before it costs anything, so that it costs the others nothing. Services
 //! that call back have no principal: what they may take is counted by the task that they call for.
 //!
-//! Requests, waits and subscriptions are counted in this process, live tasks in Postgres. What is
-//! remembered here no other replica misses: with n replicas a principal may take n times the first
-//! three.
+//! Requests, waits and subscriptions are counted in this process, live tasks in Postgres ([`LiveTasks`]).
+//! What is remembered here no other replica misses: with n replicas a principal may take n times the
+//! first three.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,16 +17,10 @@ use tokio::time::Instant;
 
 use crate::config::Limits;
 use crate::error::Error;
+use crate::live_tasks::{Limit, LiveTasks, Whose};
 
 /// Accounts, before those that are at rest are thrown out.
 const ACCOUNTS_MIN: usize = 1024;
-/// A count of live tasks is believed so long, at most.
-const COUNT_AGE_MAX: Duration = Duration::from_secs(2);
-/// So long others go on by the old count, while one counts.
-const COUNTING: Duration = Duration::from_millis(250);
-/// Of the room that a count found, this process fills so much before it counts again: the other
-/// replicas fill it, too.
-const SHARE: u64 = 4;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +53,7 @@ pub(crate) struct Admission {
     listens_max: usize,
     live_max: u64,
     live_of_tenant_max: u64,
+    live: LiveTasks,
 }
 
 #[derive(Default)]
@@ -67,7 +62,7 @@ struct Book {
     next_sweep: usize,
 }
 
-/// Of one principal, or of one tenant.
+/// Of one principal.
 struct Account {
     /// Requests that it may still send at once; below 0 it is overdrawn.
     requests: f64,
@@ -75,14 +70,6 @@ struct Account {
     open: usize,
     calls: usize,
     listens: usize,
-    room: Option<Room>,
-}
-
-/// How many tasks may be created before the live ones are counted again.
-#[derive(Clone, Copy)]
-struct Room {
-    left: u64,
-    until: Instant,
 }
 
 /// A place that is taken as long as this lives.
@@ -108,6 +95,7 @@ impl Admission {
             listens_max: limits.listens_of_principal_max,
             live_max: count(limits.live_tasks_of_principal_max),
             live_of_tenant_max: count(limits.live_tasks_of_tenant_max),
+            live: LiveTasks::default(),
         }
     }
 
@@ -229,98 +217,36 @@ impl Admission {
     /// # Errors
     /// If it, or its tenant, has as many live ones as it may; or when Postgres could not be asked.
     pub(crate) async fn task(&self, store: &Store, principal: &Principal) -> Result<(), Error> {
-        if self.live_max == 0 && self.live_of_tenant_max == 0 {
-            return Ok(());
-        }
-        let own = self.key(principal);
-        let tenant = principal.tenant.as_ref();
-        let tenant = tenant.map(|name| self.hasher.hash_one((&principal.issuer, name)));
-        if self.fits(own, tenant) {
-            return Ok(());
-        }
-        let bound = |max: u64| i64::try_from(max).unwrap_or(i64::MAX);
-        let maxima = (bound(self.live_max), bound(self.live_of_tenant_max));
-        let live = store.count_live(principal, maxima).await?;
-        for (live, max, what) in [
-            (live.of_principal, self.live_max, "live tasks"),
-            (
-                live.of_tenant,
-                self.live_of_tenant_max,
-                "live tasks of your tenant",
-            ),
-        ] {
-            if max > 0 && live >= max {
-                self.forget_room(own, tenant);
-                return Err(limited(what));
-            }
-        }
-        let mut book = lock(&self.book);
-        let mut make_room = |key: u64, live: u64, max: u64| {
-            let free = if max == 0 { u64::MAX } else { max - live };
-            let now = Instant::now();
-            book.account(key, now, self).room = Some(Room {
-                // This call takes one of it.
-                left: (free / SHARE).max(1) - 1,
-                until: now + COUNT_AGE_MAX,
+        let limits = self.live_limits(principal);
+        let count = |maxima, patience| {
+            let store = store.with_wait(patience);
+            async move { store.count_live(principal, maxima).await }
+        };
+        let patience = store.config().wait_max;
+        self.live.take(&limits, patience, count).await
+    }
+
+    fn live_limits(&self, principal: &Principal) -> Vec<Limit> {
+        let mut limits = Vec::with_capacity(2);
+        if self.live_max > 0 {
+            limits.push(Limit {
+                whose: Whose::Principal,
+                key: self.key(principal),
+                max: self.live_max,
             });
-        };
-        make_room(own, live.of_principal, self.live_max);
-        if let Some(tenant) = tenant {
-            make_room(tenant, live.of_tenant, self.live_of_tenant_max);
         }
-        Ok(())
-    }
-
-    /// There is none any more, whatever was found before.
-    fn forget_room(&self, own: u64, tenant: Option<u64>) {
-        let mut book = lock(&self.book);
-        for key in [Some(own), tenant].into_iter().flatten() {
-            if let Some(account) = book.accounts.get_mut(&key) {
-                account.room = None;
-            }
+        if let Some(tenant) = principal
+            .tenant
+            .as_ref()
+            .filter(|_| self.live_of_tenant_max > 0)
+        {
+            limits.push(Limit {
+                whose: Whose::Tenant,
+                key: self.hasher.hash_one((&principal.issuer, tenant)),
+                max: self.live_of_tenant_max,
+            });
         }
-    }
-
-    /// Takes one of the room that was found before, if there is some. Of those who find it too old one
-    /// counts again, and the others take of it meanwhile.
-    fn fits(&self, own: u64, tenant: Option<u64>) -> bool {
-        self.fits_at(Instant::now(), own, tenant)
-    }
-
-    fn fits_at(&self, now: Instant, own: u64, tenant: Option<u64>) -> bool {
-        let mut book = lock(&self.book);
-        let keys: Vec<u64> = [Some(own), tenant].into_iter().flatten().collect();
-        let has_room = |account: &Account| {
-            let room = account.room.as_ref();
-            room.is_some_and(|room| room.left > 0 && room.until > now)
-        };
-        let mut is_old = false;
-        for key in &keys {
-            let account = book.accounts.get_mut(key);
-            let room = account.and_then(|account| account.room.as_mut());
-            if let Some(room) = room.filter(|room| room.left > 0 && room.until <= now) {
-                is_old = true;
-                // What was found long ago is worth nothing: then all count.
-                if now < room.until + COUNT_AGE_MAX {
-                    room.until = now + COUNTING;
-                }
-            }
-        }
-        if is_old {
-            return false;
-        }
-        let fits = keys
-            .iter()
-            .all(|key| book.accounts.get(key).is_some_and(has_room));
-        if fits {
-            for key in &keys {
-                let account = book.accounts.get_mut(key);
-                if let Some(room) = account.and_then(|account| account.room.as_mut()) {
-                    room.left -= 1;
-                }
-            }
-        }
-        fits
+        limits
     }
 
     fn place(&self, principal: &Principal, kind: Kind, max: usize) -> Place {
@@ -368,7 +294,6 @@ impl Book {
             open: 0,
             calls: 0,
             listens: 0,
-            room: None,
         })
     }
 }
@@ -389,7 +314,6 @@ impl Account {
             && self.calls == 0
             && self.listens == 0
             && self.requests + since * of.rate >= of.burst
-            && self.room.is_none_or(|room| room.until <= now)
     }
 }
 
@@ -554,41 +478,6 @@ mod tests {
         assert!(known <= ACCOUNTS_MIN, "{known} accounts");
         drop(place);
         assert!(admission.listen(&who("alice")).is_ok());
-    }
-
-    #[test]
-    fn one_counts_again_and_the_others_go_on() {
-        let admission = admission(|_| {});
-        let (key, start) = (admission.key(&who("alice")), Instant::now());
-        let fits = |ms| admission.fits_at(start + Duration::from_millis(ms), key, None);
-        let counted = |left, ms| {
-            let mut book = lock(&admission.book);
-            let until = start + Duration::from_millis(ms);
-            book.account(key, start, &admission).room = Some(Room { left, until });
-        };
-        assert!(!fits(0), "nobody has counted");
-        counted(3, 1_000);
-        assert!(fits(0) && !fits(1_000) && fits(1_000) && fits(1_249));
-        counted(1, 1_000);
-        assert!(
-            !fits(1_000) && !fits(1_250),
-            "who counted did not come back"
-        );
-        assert!(
-            fits(1_251) && !fits(1_252) && !fits(1_253),
-            "no room is left: all count"
-        );
-        counted(9, 1_000);
-        assert!(
-            !fits(3_000) && !fits(3_001),
-            "found too long ago: all count"
-        );
-        counted(9, 9_000);
-        admission.forget_room(key, None);
-        assert!(
-            !fits(5_000) && !fits(5_001),
-            "somebody found that all is taken"
-        );
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod judgement;
 mod large;
 mod layers;
 mod legacy;
+mod live_tasks;
 mod load;
 mod memory;
 mod method;

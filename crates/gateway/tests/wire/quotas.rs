@@ -98,7 +98,12 @@ async fn live_tasks_of_a_principal() {
     let id = first.as_str().unwrap().parse().unwrap();
     let claim = world.claim_task("task", id).await;
     world.complete(&claim, &text("done")).await;
-    assert_eq!(task(&alice).await.status, 200);
+    // Which is seen when its refusal is no longer remembered.
+    let again = async || task(&alice).await.status;
+    let served = |status: &u16| *status == 200;
+    harness::wait::for_state("room for one more", SOON, again, served)
+        .await
+        .unwrap();
     refused(&task(&alice).await, "live tasks");
     assert_eq!(
         world
@@ -106,6 +111,27 @@ async fn live_tasks_of_a_principal() {
             .await,
         4
     );
+}
+
+/// Who has as many as it may goes on calling: Postgres is asked once a second, whatever that is.
+#[tokio::test]
+async fn refusals_for_live_tasks_ask_postgres_rarely() {
+    let world = World::with(with(|limits| limits.live_tasks_of_principal_max = 1)).await;
+    let alice = world.client("alice");
+    let counts =
+        || world.metric("mcp_tasks_store_operation_seconds_count{operation=\"count_live\"}");
+    assert_eq!(task(&alice).await.status, 200);
+    refused(&task(&alice).await, "live tasks");
+    let (before, started) = (counts(), std::time::Instant::now());
+    for _ in 0..10 {
+        let crowd = (0..20).map(|_| task(&alice));
+        for answer in futures::future::join_all(crowd).await {
+            refused(&answer, "live tasks");
+        }
+    }
+    let asked = counts() - before;
+    let seconds = started.elapsed().as_secs_f64();
+    assert!(asked <= seconds + 1.0, "{asked} in {seconds} s");
 }
 
 #[tokio::test]
