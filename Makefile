@@ -11,7 +11,7 @@ CARGO := cargo
 LOCKED := --locked
 
 .PHONY: help dev test check fmt fmt-check clippy docs docs-check deny advisories sbom auth typos hadolint \
-	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage loadtest bench bench-peers flood pacing helm helm-docs pages fuzz
+	build cargo-test rust-example conformance clients upstreams install rollout chaos chaos-sabotage loadtest bench bench-hot bench-peers flood pacing helm helm-docs pages fuzz
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | \
@@ -102,6 +102,9 @@ loadtest: install ## steady load while a gateway, a worker and Redis die (SCENAR
 bench: install ## what the system does a second, against pgbench on the same table (ARGS="--rows 10M --soak 1h --record …", "capacity")
 	$(CARGO) build $(LOCKED) --release -p mcp-tasks -p mcp-tasks-loadtest
 	@exec $${CARGO_TARGET_DIR:-target}/release/mcp-tasks-bench --binary $${CARGO_TARGET_DIR:-target}/release/mcp-tasks $(ARGS)
+
+bench-hot: install ## functions that every request passes through, by themselves (ARGS="parse", criterion's own options)
+	$(CARGO) bench $(LOCKED) -p mcp-tasks-loadtest --bench hot -- $(ARGS)
 
 fuzz: ## fuzz what reads bytes of strangers, guided by coverage (DURATION=10m each, TARGETS="jsonrpc sse …"); needs g++
 	@.ci/fuzz $(DURATION) $(TARGETS)

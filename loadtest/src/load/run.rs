@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use harness::temp::Temp;
 use harness::{Error, Result};
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::balance::Balance;
@@ -38,6 +40,9 @@ reclaim_idle = "5s"
 drain_delay = "1s"
 drain_deadline = "5s"
 "#;
+
+/// A gateway knows by then of tools that workers have just begun to serve.
+const LEARNS: Duration = Duration::from_secs(10);
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -202,23 +207,30 @@ fn made(file: &Path) -> String {
     )
 }
 
-/// Whether every endpoint answers our callers and has the tools that they call.
+/// Whether every endpoint answers our callers and has the tools that they call. One that has just been
+/// started may learn of them in a moment.
 async fn reached(outside: &Outside) -> Result<()> {
     let token = outside.tokens.first().map_or("principal-0", String::as_str);
     for url in &outside.urls {
         let client = harness::client::Client::new(url).bearer(token);
-        let listed = client.list().await?;
-        let missing = TOOLS
-            .iter()
-            .find(|name| !listed.iter().any(|tool| tool["name"] == **name));
-        if let Some(missing) = missing {
-            return Err(Error::Other(format!(
-                "{url} has no tool {missing}: a worker with `[tools] fixtures = \"chaos\"` serves what load \
-                 runs call"
-            )));
+        let begun = Instant::now();
+        while let Some(missing) = missing(&client.list().await?) {
+            if begun.elapsed() > LEARNS {
+                return Err(Error::Other(format!(
+                    "{url} has no tool {missing}: a worker with `[tools] fixtures = \"chaos\"` serves what \
+                     load runs call"
+                )));
+            }
+            tokio::time::sleep(LEARNS / 50).await;
         }
     }
     Ok(())
+}
+
+/// One of the tools that load runs call, if it is not among these.
+fn missing(listed: &[Value]) -> Option<&'static str> {
+    let is_listed = |name: &str| listed.iter().any(|tool| tool["name"] == name);
+    TOOLS.iter().copied().find(|name| !is_listed(name))
 }
 
 /// A token each, for as many principals as there are tokens.
