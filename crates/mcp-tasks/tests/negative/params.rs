@@ -245,6 +245,10 @@ pub fn rows() -> Vec<Row> {
             r#""name":"greet","arguments":{},"arguments":{}"#,
         ),
         ("the name a lone surrogate", r#""name":"\ud800""#),
+        (
+            "the same key again in the arguments, deep",
+            r#""name":"greet","arguments":{"name":"x","a":[{"b":1,"\u0062":1}]}"#,
+        ),
         ("the name a number that no double holds", r#""name":1e999"#),
     ] {
         let meta = crate::request::meta().to_string();
