@@ -1,8 +1,6 @@
 //! Floods at the door of services: whoever has an address, or many, takes no more than its part, and
 //! nothing that principals need.
 
-use std::time::{Duration, SystemTime};
-
 use gateway::Config;
 use harness::client::Socket;
 use protocol::TaskId;
@@ -168,14 +166,11 @@ async fn calls_of_all_leave_memory_to_principals() {
 #[tokio::test]
 async fn an_address_that_was_over_long_ago_opens_nothing() {
     let world = World::new().await;
-    let ago = |time: Duration| {
-        let then = SystemTime::now() - time;
-        let since = then.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        i64::try_from(since.as_millis()).unwrap()
-    };
-    let day = Duration::from_secs(24 * 60 * 60);
+    let now = "SELECT (extract(epoch FROM now()) * 1000)::bigint";
+    let now_ms = world.count(now).await;
+    let day_ms = 24 * 60 * 60 * 1000;
     let mut socket = Socket::connect(world.address).await.unwrap();
-    let head = head(&world, &address(ago(2 * day)), 1_000);
+    let head = head(&world, &address(now_ms - 2 * day_ms), 1_000);
     // Who asks first has nothing read away.
     let asks = format!("{head}Expect: 100-continue\r\n\r\n");
     socket.write(asks.as_bytes()).await.unwrap();
@@ -183,6 +178,6 @@ async fn an_address_that_was_over_long_ago_opens_nothing() {
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 410 "), "{answer}");
     // One that was over a moment ago is looked up: a service may repeat what was kept.
-    let (status, _) = call(&world, &address(ago(Duration::from_secs(60)))).await;
+    let (status, _) = call(&world, &address(now_ms - 60_000)).await;
     assert_eq!(status, 400, "its body is read");
 }
