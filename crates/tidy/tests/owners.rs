@@ -62,7 +62,7 @@ const OF_NOBODY: [(&str, &str); 16] = [
 ];
 
 /// Neither reads nor writes.
-const SETTINGS: [&str; 1] = ["with_wait"];
+const SETTINGS: [&str; 2] = ["config", "with_wait"];
 
 /// What is called on a store in the gateway.
 fn called() -> BTreeSet<String> {
