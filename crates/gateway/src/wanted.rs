@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use store::WantedResource;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,8 @@ pub(crate) struct Wanted {
     accounts: Arc<Mutex<HashMap<u64, Account>>>,
     max: usize,
     bytes_max: usize,
+    /// The URIs that others took the places of, when that was seen last.
+    lost: watch::Sender<Arc<HashSet<String>>>,
 }
 
 /// What one principal listens to, or did lately, by URI.
@@ -127,6 +130,7 @@ impl Wanted {
             accounts: Arc::default(),
             max: limits.listened_resources_of_principal_max,
             bytes_max: limits.listened_bytes_of_principal_max,
+            lost: watch::Sender::default(),
         }
     }
 
@@ -212,21 +216,37 @@ impl Wanted {
         listened.into_iter().collect()
     }
 
+    /// Tells of URIs that had places and lost them to others.
+    pub(crate) fn lost(&self) -> watch::Receiver<Arc<HashSet<String>>> {
+        self.lost.subscribe()
+    }
+
     /// Tells them again, until `ended`.
     pub(crate) async fn keep(&self, shared: &Shared, ended: CancellationToken) {
+        let pause = shared.config.listen_recheck.min(KEPT / 3);
         while !ended.is_cancelled() {
             tokio::select! {
                 () = ended.cancelled() => return,
-                () = tokio::time::sleep(KEPT / 3) => {}
+                () = tokio::time::sleep(pause) => {}
             }
+            let mut lost = HashSet::new();
             for some in self.current(Instant::now()).chunks(TOGETHER) {
                 match shared.store.want_resources(some, KEPT).await {
-                    Ok(wanted) if wanted.fresh => shared.queue.wanted_changed().await,
-                    Ok(_) => {}
+                    Ok(wanted) => {
+                        if wanted.fresh {
+                            shared.queue.wanted_changed().await;
+                        }
+                        let uris = some.iter().map(|one| &one.uri);
+                        lost.extend(uris.filter(|uri| !wanted.counted.contains(*uri)).cloned());
+                    }
                     Err(error) => {
                         tracing::debug!(error = ?error, "workers are not told what is listened to");
                     }
                 }
+            }
+            if !lost.is_empty() {
+                tracing::debug!(count = lost.len(), "resources lost their places to others");
+                self.lost.send_replace(Arc::new(lost));
             }
         }
     }

@@ -31,12 +31,17 @@ pub(super) struct Resources {
     marks: BTreeMap<String, Option<i64>>,
     woken: FuturesUnordered<Woken>,
     connected: watch::Receiver<bool>,
+    /// Others took the places of these.
+    lost: watch::Receiver<Arc<HashSet<String>>>,
     /// To be looked at, when it is due.
     stale: BTreeSet<String>,
     due: Instant,
     read_at: Instant,
     _wish: Wish,
 }
+
+/// A provider no longer watches all that was agreed to.
+pub(super) struct Displaced;
 
 /// The next event of a resource's watch, and the watch back.
 type Woken = futures::future::BoxFuture<'static, (String, Event, Watch)>;
@@ -94,6 +99,7 @@ impl Resources {
             marks: BTreeMap::new(),
             woken: FuturesUnordered::new(),
             connected: shared.queue.connected(),
+            lost: shared.wanted.lost(),
             stale: BTreeSet::new(),
             due: Instant::now(),
             read_at: Instant::now(),
@@ -119,7 +125,10 @@ impl Resources {
     }
 
     /// Waits until some have changed. Loses nothing when it is dropped.
-    pub(super) async fn changed(&mut self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// When others took the place of one of them: what was agreed to holds no longer.
+    pub(super) async fn changed(&mut self) -> Result<Vec<String>, Displaced> {
         if self.marks.is_empty() {
             return std::future::pending().await;
         }
@@ -139,6 +148,13 @@ impl Resources {
                     continue;
                 }
                 Ok(()) = self.connected.changed() => continue,
+                Ok(()) = self.lost.changed() => {
+                    let lost = Arc::clone(&self.lost.borrow_and_update());
+                    if self.marks.keys().any(|uri| lost.contains(uri)) {
+                        return Err(Displaced);
+                    }
+                    continue;
+                }
                 () = tokio::time::sleep_until(look) => {
                     self.gather(self.marks.keys().cloned().collect::<Vec<_>>());
                     self.read_at = Instant::now();
@@ -150,7 +166,7 @@ impl Resources {
             }
             let changed = self.read().await;
             if !changed.is_empty() {
-                return changed;
+                return Ok(changed);
             }
         }
     }

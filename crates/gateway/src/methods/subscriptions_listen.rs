@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::listened_lists::{List, Lists};
-use super::listened_resources::Resources;
+use super::listened_resources::{Displaced, Resources};
 use crate::Shared;
 use crate::admission::Place;
 use crate::auth::Lasting;
@@ -251,7 +251,7 @@ impl Listener {
         }
     }
 
-    /// For ever.
+    /// For ever, or until what was agreed to holds no longer.
     async fn tell(&mut self, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {
         send(
             sender,
@@ -287,7 +287,9 @@ impl Listener {
                     };
                     send(sender, write(&self.id)).await?;
                 }
-                uris = changed_resources(&mut self.resources) => {
+                changed = changed_resources(&mut self.resources) => {
+                    // The client listens again, and is acknowledged what it can hear of now.
+                    let Ok(uris) = changed else { return Ok(()) };
                     for uri in uris {
                         send(sender, subscriptions::write_resource_updated(&self.id, &uri)).await?;
                     }
@@ -432,7 +434,7 @@ async fn send(sender: &mpsc::Sender<Message>, json: Bytes) -> Result<(), Gone> {
 }
 
 /// For ever where no resources were asked for.
-async fn changed_resources(resources: &mut Option<Resources>) -> Vec<String> {
+async fn changed_resources(resources: &mut Option<Resources>) -> Result<Vec<String>, Displaced> {
     match resources {
         Some(resources) => resources.changed().await,
         None => std::future::pending().await,

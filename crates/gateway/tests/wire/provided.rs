@@ -1,11 +1,13 @@
 //! Resources, prompts and completion: what is listed, what is asked of a worker, and what is refused.
 
+mod places;
+
 use harness::client::{Answer, Client};
 use harness::sse::Stream;
 use protocol::prompts::Prompt;
 use protocol::resources::{Resource, ResourceTemplate};
 use serde_json::{Value, json};
-use store::{ParkedFor, ProviderSpec, Resources, WANTED_MAX, WantedResource};
+use store::{ParkedFor, ProviderSpec, Resources};
 
 use crate::support::{SECOND, SOON, World, config, yes};
 
@@ -496,88 +498,6 @@ async fn listens_tell_of_lists_and_of_resources() {
         error["message"].as_str().unwrap().contains("at most 100"),
         "{error}"
     );
-}
-
-async fn agreed(stream: &mut Stream) -> Value {
-    let ack = next(stream).await;
-    ack["params"]["notifications"]["resourceSubscriptions"].clone()
-}
-
-/// Streams that were closed count, too, as long as workers are told of them.
-#[tokio::test]
-async fn a_principal_listens_to_so_many_resources() {
-    let mut config = config();
-    config.limits.listened_resources_of_principal_max = 3;
-    config.limits.listened_bytes_of_principal_max = 8 * 1024 + 60;
-    let world = World::with(config).await;
-    provide(&world, spec()).await;
-    let (alice, bob) = (world.client("alice"), world.client("bob"));
-    let of = |uris: &[&str]| json!({ "resourceSubscriptions": uris });
-    let refused = async |uris: &[&str]| {
-        let params = json!({ "notifications": of(uris) });
-        let answer = send(&alice, "subscriptions/listen", params).await;
-        assert_eq!((answer.status, answer.error_code()), (429, Some(429)));
-        let seconds: u64 = answer.header("retry-after").parse().unwrap();
-        assert!((1..=90).contains(&seconds), "{seconds}");
-        assert_eq!(answer.error()["data"]["retryAfterSeconds"], seconds);
-    };
-    let all = ["note://by-day/1", "note://by-day/2", "note://by-day/3"];
-    let mut stream = alice.listen(of(&all[..2])).await.unwrap();
-    assert_eq!(agreed(&mut stream).await, json!(all[..2]));
-    // The same ones again are no more, and those that nobody provides are none.
-    let mut again = alice
-        .listen(of(&[all[0], all[1], all[2], "other://x"]))
-        .await
-        .unwrap();
-    assert_eq!(agreed(&mut again).await, json!(all));
-    drop((stream, again));
-    refused(&["note://by-day/4"]).await;
-    refused(&[all[0], "note://by-day/4"]).await;
-    let mut stream = alice.listen(of(&all)).await.unwrap();
-    assert_eq!(agreed(&mut stream).await, json!(all));
-    let mut others = bob.listen(of(&["note://by-day/4"])).await.unwrap();
-    assert_eq!(agreed(&mut others).await, json!(["note://by-day/4"]));
-    // Bytes: two such do not fit, whoever can have three.
-    let carol = world.client("carol");
-    let long = |n: u32| format!("note://by-day/{n}{}", "x".repeat(8_000));
-    let mut stream = carol.listen(of(&[&long(1)])).await.unwrap();
-    assert_eq!(agreed(&mut stream).await, json!([long(1)]));
-    let params = json!({ "notifications": of(&[&long(2)]) });
-    let answer = send(&carol, "subscriptions/listen", params).await;
-    assert_eq!(answer.status, 429);
-}
-
-/// A provider that has no room watches for everybody's first before anybody's second, and nobody is
-/// promised what it does not watch.
-#[tokio::test]
-async fn what_a_provider_has_no_room_for_is_not_agreed_to() {
-    let world = world().await;
-    let alice = world.client("alice");
-    let days = ["note://by-day/1", "note://by-day/2"];
-    let wanted = json!({ "resourceSubscriptions": days });
-    let others = (1..WANTED_MAX).map(|n| WantedResource {
-        place: 0,
-        provider: "notes".to_owned(),
-        uri: format!("note://by-day/other-{n}"),
-    });
-    let others: Vec<_> = others.collect();
-    let told = world.store.want_resources(&others, 600 * SECOND).await;
-    assert_eq!(told.unwrap().counted.len(), others.len());
-    let mut stream = alice.listen(wanted.clone()).await.unwrap();
-    assert_eq!(agreed(&mut stream).await, json!(days[..1]));
-    // It hears of what was agreed to, and of nothing else.
-    let changed = days.map(str::to_owned);
-    world.store.record_resource_updates(&changed).await.unwrap();
-    for uri in &changed {
-        world.queue.resource_updated(uri).await;
-    }
-    let message = next(&mut stream).await;
-    assert_eq!(message["params"]["uri"], days[0]);
-    // Others are gone: there is room.
-    let gone = "UPDATE wanted_resources SET until = now() WHERE uri LIKE '%other%'";
-    world.database.rows(gone).await.unwrap();
-    let mut stream = alice.listen(wanted).await.unwrap();
-    assert_eq!(agreed(&mut stream).await, json!(days));
 }
 
 #[tokio::test]
