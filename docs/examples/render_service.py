@@ -12,7 +12,7 @@ def call_back(url, report):
         try:
             return urllib.request.urlopen(request, timeout=30).status
         except urllib.error.HTTPError as refused:
-            if refused.code < 500:  # kept before, too late, or not wanted any more
+            if refused.code < 500 and refused.code != 429:  # kept before, too late, or not wanted any more
                 return refused.code
         except OSError:
             pass
