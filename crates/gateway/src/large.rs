@@ -210,7 +210,7 @@ mod tests {
         let large = large();
         let first = large.room(1, 4 * MIB).await;
         let result = first.around(Bytes::from_static(b"{}"));
-        let waits = tokio::spawn({
+        let waits = tokio_util::task::TaskTracker::new().spawn({
             let large = Arc::clone(&large);
             async move { large.room(1, MIB).await }
         });
