@@ -10,6 +10,7 @@ use crate::config::ms;
 use crate::pool::{sql, with_connection};
 use crate::seal::{self, Place, RowKey};
 use crate::task::Task;
+use crate::turn::Turn;
 use crate::{Encryption, Error, Lookup, Store};
 
 /// When a job is due again that could not be opened here.
@@ -90,6 +91,26 @@ impl Store {
                 Ok(None)
             }
         }
+    }
+
+    /// The same for a job that was taken by turn: where it is put off, there may be others.
+    pub(crate) async fn open_turn(&self, turn: Turn) -> Result<Turn, Error> {
+        let Turn::Claimed {
+            claim,
+            version,
+            alone,
+        } = turn
+        else {
+            return Ok(turn);
+        };
+        Ok(match self.open_claim(*claim).await? {
+            Some(claim) => Turn::Claimed {
+                claim: Box::new(claim),
+                version,
+                alone,
+            },
+            None => Turn::Busy,
+        })
     }
 
     /// The key of a task, where it must be known before the statement that writes. Also asked where no

@@ -173,7 +173,7 @@ impl Store {
     pub async fn claim_best(&self, request: &TurnRequest<'_>) -> Result<Turn, Error> {
         let columns = Columns::new(request.tools);
         let mut again = false;
-        with_connection!(self, "claim_best", |connection| {
+        let turn = with_connection!(self, "claim_best", |connection| {
             if std::mem::replace(&mut again, true)
                 && let Some(turn) = self.taken_before(connection, request).await?
             {
@@ -185,7 +185,8 @@ impl Store {
             let arguments = asked.arguments(request, &columns);
             let row = by_kept_plan(connection, &statement, &arguments).await?;
             Ok(turn(&row, request.token))
-        })
+        })?;
+        self.open_turn(turn).await
     }
 
     /// After a lost reply the job may be this worker's already.
@@ -227,7 +228,7 @@ impl Store {
     pub async fn claim_slot(&self, request: &TurnRequest<'_>) -> Result<Turn, Error> {
         let columns = Columns::new(request.tools);
         let mut again = false;
-        with_connection!(self, "claim_slot", |connection| {
+        let turn = with_connection!(self, "claim_slot", |connection| {
             if std::mem::replace(&mut again, true)
                 && let Some(turn) = self.taken_before(connection, request).await?
             {
@@ -247,7 +248,8 @@ impl Store {
                 .await?;
             transaction.commit().await?;
             Ok(turn(&row, request.token))
-        })
+        })?;
+        self.open_turn(turn).await
     }
 
     /// The job that gets the next slot of a limited tool, if there is a slot: for a hint, when one

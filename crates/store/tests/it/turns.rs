@@ -49,6 +49,52 @@ pub async fn flood(world: &World, owner: &Principal, policy: &ToolPolicy, jobs: 
     last.unwrap()
 }
 
+/// Whichever way a job is taken, a worker gets what was said, and not what is stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sealed_is_opened_for_whoever_takes_it_by_turn() {
+    let world = World::new().await;
+    let with = |ids: &[&str]| {
+        let config = support::config(world.database.url());
+        support::store(config).with_encryption(&support::encryption(ids))
+    };
+    let (here, lacking) = (with(&["k1"]), with(&["k2"]));
+    let (policy, tools) = (ToolPolicy::default(), [served("report", Limits::default())]);
+    let request = |token| TurnRequest {
+        hint: None,
+        queue: "default",
+        tools: &tools,
+        token,
+        worker: "worker-1",
+        oldest_first: false,
+    };
+    for by_slot in [false, true] {
+        let take = async |store: &Store| match by_slot {
+            false => store.claim_best(&request(token())).await.unwrap(),
+            true => store.claim_slot(&request(token())).await.unwrap(),
+        };
+        let said = support::create(&here, &world.alice, &policy, |new| {
+            new.arguments = "{\"said\":1}".into();
+        });
+        let Created::New(task) = said.await else {
+            panic!("it is new")
+        };
+        // Not tried, and there for whoever has the key.
+        assert!(matches!(take(&lacking).await, Turn::Busy));
+        let put_off = "phase || ' ' || tries || ' ' || (run_at > now())";
+        let put_off = world.column(task.id, put_off).await;
+        assert_eq!(put_off.as_deref(), Some("queued 0 true"));
+        world.set(task.id, "run_at = now(), asleep = false").await;
+        let Turn::Claimed { claim, .. } = take(&here).await else {
+            panic!("it is due")
+        };
+        assert_eq!(claim.arguments, "{\"said\":1}");
+        let written = here.complete(&claim, b"\"done\"", NO_WORK).await;
+        assert_eq!(written.unwrap(), Write::Done);
+        let sealed = world.column(task.id, "substr(result, 1, 1) = '\\xff'");
+        assert_eq!(sealed.await.as_deref(), Some("t"));
+    }
+}
+
 async fn subjects(world: &World, jobs: usize) -> Vec<String> {
     let mut subjects = Vec::new();
     for _ in 0..jobs {
@@ -216,7 +262,7 @@ async fn a_hint_leads_to_its_jobs_queue() {
     };
     let first = flood(&world, &world.alice, &policy, 1).await;
     let hinted = flood(&world, &world.alice, &policy, 1).await;
-    let tools = [served("report", Limits::default())];
+    let (policy, tools) = (ToolPolicy::default(), [served("report", Limits::default())]);
     let request = TurnRequest {
         hint: Some(hinted),
         queue: "new",
