@@ -242,6 +242,9 @@ async fn keys_rotate_under_work_and_repeats_stay_repeats() {
     let Created::Existing(found) = create(&new, &world.alice, &policy, keyed).await else {
         panic!("it is the same call")
     };
+    let Lookup::Found(found) = new.get(&world.alice, found.id).await.unwrap() else {
+        panic!("it is there")
+    };
     assert_eq!(found.result.unwrap(), json("r"));
     let other = create(&new, &world.alice, &policy, |new| {
         keyed(new);
