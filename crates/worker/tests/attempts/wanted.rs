@@ -47,7 +47,10 @@ async fn a_crowd_of_listeners_is_looked_at_now_and_then() {
     });
     let tools = ToolSet::new();
     tools.insert_provider(Arc::<Notes>::clone(&notes)).unwrap();
-    let worker = world.serve_set(tools, |_| {});
+    // Not for long what a message was lost of: it looks now and then all the same.
+    let worker = world.serve_set(tools, |config| {
+        config.publish_interval = Duration::from_secs(1)
+    });
     let looked = async || (looks(&worker) > 0).then_some(());
     harness::wait::until("the worker looks", SOON, looked)
         .await
