@@ -262,7 +262,7 @@ async fn a_hint_leads_to_its_jobs_queue() {
     };
     let first = flood(&world, &world.alice, &policy, 1).await;
     let hinted = flood(&world, &world.alice, &policy, 1).await;
-    let (policy, tools) = (ToolPolicy::default(), [served("report", Limits::default())]);
+    let tools = [served("report", Limits::default())];
     let request = TurnRequest {
         hint: Some(hinted),
         queue: "new",
