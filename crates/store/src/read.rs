@@ -77,7 +77,7 @@ impl Store {
         self.get_whole(principal, id).await
     }
 
-    /// Reads one task, but no result of more than [`READ_WITH_OTHERS_MAX`]: how long that is stands in
+    /// Reads one task, but no result of more than 64 KiB: how long that is stands in
     /// [`Task::withheld`]. Reads that meet share a round trip.
     ///
     /// # Errors
