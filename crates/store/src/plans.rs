@@ -4,9 +4,11 @@
 //! reads all of it, and would go on with that until Postgres counts the rows again, a minute or more after
 //! a burst began. A plan made anew looks how large the table is.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use deadpool_postgres::{ClientWrapper, Hook, HookError, Metrics};
+use deadpool_postgres::{ClientWrapper, Hook, Metrics};
 
 /// Plans of a connection in use are no older. Making those of all hot statements takes Postgres some
 /// milliseconds.
@@ -14,14 +16,14 @@ const AGE_MAX: Duration = Duration::from_secs(10);
 
 /// Throws a connection's plans away once in [`AGE_MAX`], before it is used again.
 pub(crate) fn renewed() -> Hook {
-    Hook::async_fn(|client: &mut ClientWrapper, metrics: &Metrics| {
-        Box::pin(async move {
-            if is_due(metrics, Instant::now()) {
-                let discarding = client.batch_execute("DISCARD PLANS");
-                discarding.await.map_err(HookError::Backend)?;
-            }
-            Ok(())
-        })
+    Hook::sync_fn(|client: &mut ClientWrapper, metrics: &Metrics| {
+        if is_due(metrics, Instant::now()) {
+            // Sent ahead of the next statement, in whose time a server that hangs is noticed; nobody
+            // waits for its answer.
+            let sending = pin!(client.batch_execute("DISCARD PLANS"));
+            let _ = sending.poll(&mut Context::from_waker(Waker::noop()));
+        }
+        Ok(())
     })
 }
 
