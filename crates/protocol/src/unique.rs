@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_of_the_librarys_own_hides_an_object() {
+    fn no_name_that_the_library_keeps_hides_an_object() {
         let json = r#"{"$serde_json::private::RawValue":"5"}"#;
         let Value::Object(members) = read(json).unwrap() else {
             panic!("it is an object");

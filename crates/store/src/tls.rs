@@ -152,13 +152,19 @@ impl Asked {
             let why = chain(&error);
             // Both may show a piece of a password: with a blank in it, what follows is read as a parameter.
             let why = match why.split_once("unknown option") {
-                Some((before, _)) => format!("{before}unknown parameter"),
+                Some((before, _)) => format!("{before}unknown parameter; there are: {PARAMETERS}"),
                 None => why.split(" but got").next().unwrap_or_default().to_owned(),
             };
             format!("postgres.url: not a Postgres URL: {why}")
         })
     }
 }
+
+/// Those of `tokio-postgres`, and of ours.
+const PARAMETERS: &str = "application_name, channel_binding, connect_timeout, dbname, host, hostaddr, keepalives, \
+                          keepalives_idle, keepalives_interval, keepalives_retries, load_balance_hosts, options, \
+                          password, port, sslmode, sslnegotiation, sslrootcert, target_session_attrs, \
+                          tcp_user_timeout, user";
 
 /// Percent-encoding undone.
 fn decode(text: &str) -> String {
@@ -397,7 +403,7 @@ mod tests {
             ("host=h sslmode=verify-full", "postgres://"),
             ("postgres://h/d?sslrootcert=/none", "sslmode=require"),
             ("postgres://h/d?sslmode=require&sslrootcert=/none", "/none"),
-            ("postgres://h/d?sslmod=require", "sslmod"),
+            ("postgres://h/d?sslmod=require", "sslmode"),
         ] {
             let problem = read(&config(url)).map(drop).unwrap_err();
             assert!(problem.contains(told), "{url}: {problem}");
