@@ -1,5 +1,7 @@
 //! Headers that agree with the body, and those that do not.
 
+use std::borrow::Cow;
+
 use protocol::ErrorObject;
 use protocol::headers::{
     HeaderMismatch, NameHeader, ParamHeader, check_method, check_name, check_param, check_version,
@@ -88,6 +90,27 @@ fn a_missing_name_on_tasks_is_served_and_a_wrong_one_is_not() {
             check_name("tools/call", None, Some(&raw(params))),
             Ok(NameHeader::NotApplicable)
         );
+    }
+}
+
+/// RFC 4648 §4: the standard alphabet, padded, each octet written in one way, and nothing between.
+#[test]
+fn there_is_one_way_to_encode_a_value() {
+    let decode = |encoded: &str| decode(&format!("=?base64?{encoded}?=")).map(Cow::into_owned);
+    assert_eq!(decode("PDw/Pz8+Pg==").as_deref(), Some("<<???>>"));
+    assert_eq!(decode("Z3J+").as_deref(), Some("gr~"));
+    for other in [
+        "PDw_Pz8-Pg==",
+        "Z3J-",
+        "PDw/Pz8+Pg",
+        "PDw/Pz8+Pg=",
+        "PDw/Pz8+Ph==",
+        "PDw/ Pz8+Pg==",
+        "PDw/Pz8+Pg==\t",
+        "PDw/Pz8+Pg===",
+        "PDw/=Pz8+Pg=",
+    ] {
+        assert_eq!(decode(other), None, "{other:?}");
     }
 }
 
