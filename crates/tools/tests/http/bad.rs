@@ -183,6 +183,18 @@ async fn a_giant_answer_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
+async fn an_answer_may_be_as_long_as_is_allowed() {
+    for (length, fits) in [(999, true), (1000, true), (1001, false)] {
+        let server =
+            Server::start(move |_, _| Reply::of(200, "text/plain", "x".repeat(length))).await;
+        let tool = Folder::new().tool(&server.url, "response_bytes_max = 1000");
+        let run = run(tool, json!({})).await;
+        assert_eq!(run.result().unwrap().is_error, !fits, "{length}");
+        assert_eq!(text(&run) == "x".repeat(length), fits, "{length}");
+    }
+}
+
+#[tokio::test]
 async fn a_cancel_drops_the_request() {
     let server = Server::start(|_, _| Reply::Silence).await;
     let tool: Arc<dyn Tool> = Folder::new().tool(&server.url, &of("none"));

@@ -209,6 +209,28 @@ async fn huge_answers_are_not_read_to_their_end() {
 }
 
 #[tokio::test]
+async fn a_message_may_be_as_long_as_is_allowed() {
+    const MOST: usize = 50_000;
+    for (length, fits) in [(MOST - 1, true), (MOST, true), (MOST + 1, false)] {
+        let tools = json!([tool("look", json!({ "readOnlyHint": true }))]);
+        let server = legacy(tools, move |seen: &Seen| {
+            let of = |x: &str| seen.result(json!({ "content": [], "x": x }));
+            let around = of("").to_string().len();
+            Reply::json(of(&"x".repeat(length - around)))
+        })
+        .await;
+        let world = World::start(vec![UpstreamConfig {
+            message_bytes_max: MOST,
+            ..config(&server.url)
+        }]);
+        world.until(|_, told| told == Some(&Ok(()))).await;
+        let run = world.kit("up_look").run().await;
+        assert_eq!(run.result().is_ok(), fits, "{length}");
+        assert!(fits || said(&run).contains("50000 bytes"), "{length}");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_is_told_and_not_tried_again() {
     let answers: [(u16, Option<Value>, bool, &str); 4] = [
         (401, None, false, "answered 401"),
