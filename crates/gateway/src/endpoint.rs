@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use protocol::RequestId;
 use protocol::headers::{self, HeaderMismatch, NameHeader};
@@ -106,7 +106,6 @@ pub(crate) async fn handle(
     request: Request<Incoming>,
     place: OwnedSemaphorePermit,
 ) -> Response<Body> {
-    let version = request.version();
     let (head, body) = request.into_parts();
     let page = Page::of(&shared.door, &head);
     if let Some(preflight) = page.preflight(&shared.door, &head) {
@@ -121,13 +120,6 @@ pub(crate) async fn handle(
         }
     };
     page.show(&mut response);
-    if shared.leaving.is_cancelled() && version <= Version::HTTP_11 {
-        // The client's next request belongs on another replica.
-        let close = http::HeaderValue::from_static("close");
-        response
-            .headers_mut()
-            .insert(http::header::CONNECTION, close);
-    }
     response
 }
 
