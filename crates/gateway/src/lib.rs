@@ -5,8 +5,8 @@
 //! is `methods/tasks_get.rs`.
 //!
 //! Architecture invariant: this crate never runs a tool, and keeps nothing between two requests
-//! that another replica would miss. `tasks/get` never touches Redis, and no answer is different
-//! because Redis is away: only later.
+//! that another replica would miss. No answer is different because Redis is away, only later; and a
+//! `tasks/get` that comes in time does not touch it.
 
 mod admission;
 mod arguments;
