@@ -298,7 +298,11 @@ impl Store {
         let workers: Vec<&str> = due.iter().map(|due| due.worker.as_str()).collect();
         let lease_ms = self.config.lease_ms();
         with_connection!(self, "claim_queued", |connection| {
-            let statement = connection.prepare_cached(sql!("claim_queued")).await?;
+            let claim_queued = match due {
+                [_] => sql!("claim_one"),
+                _ => sql!("claim_queued"),
+            };
+            let statement = connection.prepare_cached(claim_queued).await?;
             let rows = connection
                 .query(
                     &statement,

@@ -92,7 +92,11 @@ impl Store {
     /// Commits those tasks whose key is new, or that have none; the answers are in the order of the rows.
     async fn create_many(&self, rows: &[Arc<Row>]) -> Result<Vec<Option<Task>>, Error> {
         with_connection!(self, "create", |connection| {
-            let insert = connection.prepare_cached(sql!("create")).await?;
+            let insert = match rows {
+                [row] if row.idempotency_key.is_none() => sql!("create_one"),
+                _ => sql!("create"),
+            };
+            let insert = connection.prepare_cached(insert).await?;
             let arguments = Columns::of(rows);
             let created = connection.query(&insert, &arguments.arguments()).await?;
             let columns = row::Columns::of(insert.columns());

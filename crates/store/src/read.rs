@@ -2,8 +2,10 @@
 
 use std::time::{Instant, SystemTime};
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Object, Transaction};
 use protocol::{TaskId, TaskStatus};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
@@ -136,10 +138,8 @@ impl Store {
         let issuers: Vec<&str> = wanted.iter().map(|(p, _)| p.issuer.as_str()).collect();
         let subjects: Vec<&str> = wanted.iter().map(|(p, _)| p.subject.as_str()).collect();
         with_connection!(self, "get", |connection| {
-            let statement = connection.prepare_cached(sql!("get")).await?;
-            let rows = connection
-                .query(&statement, &[&ids, &issuers, &subjects, &result_max])
-                .await?;
+            let arguments: [&(dyn ToSql + Sync); 4] = [&ids, &issuers, &subjects, &result_max];
+            let (statement, rows) = query_reads(connection, wanted.len(), &arguments).await?;
             let columns = row::Columns::of(statement.columns());
             let mut found = vec![Lookup::Unknown; wanted.len()];
             for read in &rows {
@@ -189,6 +189,25 @@ impl Store {
             Ok(())
         })
     }
+}
+
+/// The rows of `get.sql`, and the statement they came from: the cheaper one where one id is asked for, and a
+/// task is there.
+async fn query_reads(
+    connection: &Object,
+    wanted: usize,
+    arguments: &[&(dyn ToSql + Sync)],
+) -> Result<(Statement, Vec<Row>), tokio_postgres::Error> {
+    if wanted == 1 {
+        let one = connection.prepare_cached(sql!("get_one")).await?;
+        let rows = connection.query(&one, arguments).await?;
+        if !rows.is_empty() {
+            return Ok((one, rows));
+        }
+    }
+    let many = connection.prepare_cached(sql!("get")).await?;
+    let rows = connection.query(&many, arguments).await?;
+    Ok((many, rows))
 }
 
 /// What is left of a task that is gone, for its owner.

@@ -46,7 +46,11 @@ async fn complete(
     let bytes: Vec<&[u8]> = results.iter().map(|result| &result.result[..]).collect();
     let worked: Vec<i64> = results.iter().map(|result| result.worked_ms).collect();
     let errors: Vec<bool> = results.iter().map(|result| result.is_error).collect();
-    let statement = connection.prepare_cached(sql!("complete")).await?;
+    let complete = match results {
+        [_] => sql!("complete_one"),
+        _ => sql!("complete"),
+    };
+    let statement = connection.prepare_cached(complete).await?;
     connection
         .query(
             &statement,

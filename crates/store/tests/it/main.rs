@@ -27,6 +27,7 @@ mod input;
 mod journal;
 mod keys;
 mod limits;
+mod lone;
 mod migrate;
 mod model;
 mod operate;
