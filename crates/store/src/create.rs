@@ -124,24 +124,23 @@ impl Store {
                 }
                 let Some(key) = new.idempotency_key.as_deref() else {
                     // Only a repeat of this very insert meets its own id.
-                    let get = connection.prepare_cached(sql!("get")).await?;
-                    let ids = vec![uuid];
+                    let get = connection.prepare_cached(sql!("get_one")).await?;
                     let mine = connection
-                        .query_one(
+                        .query_opt(
                             &get,
                             &[
-                                &ids,
+                                &vec![uuid],
                                 &vec![&principal.issuer],
                                 &vec![&principal.subject],
                                 &READ_WITH_OTHERS_MAX,
                             ],
                         )
                         .await?;
-                    if mine.get::<_, Option<uuid::Uuid>>("id").is_none() {
+                    let Some(mine) = mine else {
                         // Ids carry 74 random bits: this one was not chosen by its caller alone.
                         let taken = format!("task id {} belongs to somebody else", new.id);
                         return Err(Error::Bug(taken.into()).into());
-                    }
+                    };
                     return Ok(Created::New(row::task(&mine)?));
                 };
                 let existing = connection

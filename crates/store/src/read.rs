@@ -1,11 +1,13 @@
 //! Reads: one primary-key look-up by id and owner, coalesced with its neighbours.
 
+use std::collections::HashMap;
 use std::time::{Instant, SystemTime};
 
 use deadpool_postgres::{GenericClient, Object, Transaction};
 use protocol::{TaskId, TaskStatus};
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
 
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
@@ -134,30 +136,11 @@ impl Store {
         wanted: &[(Principal, TaskId)],
         result_max: i64,
     ) -> Result<Vec<Lookup>, Error> {
-        let ids: Vec<_> = wanted.iter().map(|(_, id)| id.as_uuid()).collect();
-        let issuers: Vec<&str> = wanted.iter().map(|(p, _)| p.issuer.as_str()).collect();
-        let subjects: Vec<&str> = wanted.iter().map(|(p, _)| p.subject.as_str()).collect();
         with_connection!(self, "get", |connection| {
-            let arguments: [&(dyn ToSql + Sync); 4] = [&ids, &issuers, &subjects, &result_max];
-            let (statement, rows) = query_reads(connection, wanted.len(), &arguments).await?;
-            let columns = row::Columns::of(statement.columns());
             let mut found = vec![Lookup::Unknown; wanted.len()];
-            for read in &rows {
-                // The first two columns: `n`, `withheld`.
-                let n = usize::try_from(read.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
-                let withheld = usize::try_from(read.get::<_, i32>(1)).unwrap_or(0);
-                let Some(place) = found.get_mut(n) else {
-                    continue;
-                };
-                if columns.is_task(read) {
-                    let task = columns.task(read)?;
-                    *place = Lookup::Found(Box::new(Task { withheld, ..task }));
-                } else if let Some(status) = read.get::<_, Option<&str>>("tombstone_status") {
-                    *place = Lookup::Expired {
-                        final_status: row::status(status, wanted[n].1)?,
-                        expired_at: read.get("tombstone_expired_at"),
-                    };
-                }
+            read_tasks(connection, wanted, result_max, &mut found).await?;
+            if found.contains(&Lookup::Unknown) {
+                read_tombstones(connection, wanted, &mut found).await?;
             }
             Ok(found)
         })
@@ -191,23 +174,84 @@ impl Store {
     }
 }
 
-/// The rows of `get.sql`, and the statement they came from: the cheaper one where one id is asked for, and a
-/// task is there.
-async fn query_reads(
+/// What statements of reads name: ids and their owners, in columns.
+#[derive(Default)]
+struct Asked<'a> {
+    ids: Vec<&'a Uuid>,
+    issuers: Vec<&'a str>,
+    subjects: Vec<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(wanted: impl IntoIterator<Item = &'a (Principal, TaskId)>) -> Self {
+        let mut asked = Self::default();
+        for (principal, id) in wanted {
+            asked.ids.push(id.as_uuid());
+            asked.issuers.push(&principal.issuer);
+            asked.subjects.push(&principal.subject);
+        }
+        asked
+    }
+}
+
+/// The question that a row answers: they are counted from 1 in the first column.
+fn answers(row: &Row) -> usize {
+    usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX)
+}
+
+async fn read_tasks(
     connection: &Object,
-    wanted: usize,
-    arguments: &[&(dyn ToSql + Sync)],
-) -> Result<(Statement, Vec<Row>), tokio_postgres::Error> {
-    if wanted == 1 {
-        let one = connection.prepare_cached(sql!("get_one")).await?;
-        let rows = connection.query(&one, arguments).await?;
-        if !rows.is_empty() {
-            return Ok((one, rows));
+    wanted: &[(Principal, TaskId)],
+    result_max: i64,
+    found: &mut [Lookup],
+) -> Result<(), Fault> {
+    let get = match wanted {
+        [_] => sql!("get_one"),
+        _ => sql!("get"),
+    };
+    let get = connection.prepare_cached(get).await?;
+    let asked = Asked::of(wanted);
+    let arguments: [&(dyn ToSql + Sync); 4] =
+        [&asked.ids, &asked.issuers, &asked.subjects, &result_max];
+    let columns = row::Columns::of(get.columns());
+    for read in connection.query(&get, &arguments).await? {
+        // The second column is `withheld`.
+        let withheld = usize::try_from(read.get::<_, i32>(1)).unwrap_or(0);
+        let task = columns.task(&read)?;
+        if let Some(place) = found.get_mut(answers(&read)) {
+            *place = Lookup::Found(Box::new(Task { withheld, ..task }));
         }
     }
-    let many = connection.prepare_cached(sql!("get")).await?;
-    let rows = connection.query(&many, arguments).await?;
-    Ok((many, rows))
+    Ok(())
+}
+
+/// Of those that no task was found of.
+async fn read_tombstones(
+    connection: &Object,
+    wanted: &[(Principal, TaskId)],
+    found: &mut [Lookup],
+) -> Result<(), Fault> {
+    let (missing, places): (Vec<&(Principal, TaskId)>, Vec<&mut Lookup>) = wanted
+        .iter()
+        .zip(found)
+        .filter(|(_, found)| **found == Lookup::Unknown)
+        .unzip();
+    let tombstones = connection.prepare_cached(sql!("tombstones")).await?;
+    let asked = Asked::of(missing.iter().copied());
+    let arguments: [&(dyn ToSql + Sync); 3] = [&asked.ids, &asked.issuers, &asked.subjects];
+    let mut left = HashMap::new();
+    for read in connection.query(&tombstones, &arguments).await? {
+        left.insert(answers(&read), read);
+    }
+    for (n, (place, (_, id))) in places.into_iter().zip(missing).enumerate() {
+        if let Some(read) = left.get(&n) {
+            *place = Lookup::Expired {
+                final_status: row::status(read.get("final_status"), *id)?,
+                expired_at: read.get("expired_at"),
+            };
+        }
+    }
+    Ok(())
 }
 
 /// What is left of a task that is gone, for its owner.

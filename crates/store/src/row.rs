@@ -92,11 +92,6 @@ columns!(
 );
 
 impl Columns {
-    /// Whether there is a task in the row: a look-up that found none has NULLs.
-    pub(crate) fn is_task(&self, row: &Row) -> bool {
-        row.get::<_, Option<Uuid>>(self.id).is_some()
-    }
-
     pub(crate) fn task(&self, row: &Row) -> Result<Task, Error> {
         let id = TaskId::from_uuid(row.get::<_, Uuid>(self.id));
         let corrupt = |column| Error::Corrupt {

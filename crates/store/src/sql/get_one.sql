@@ -1,8 +1,6 @@
--- I8. get.sql for one id: whoever is alone pays for no list. No row: get.sql tells what has become of it, which
--- costs the same for an id that is somebody else's and for one that is nobody's. The arguments are the same arrays,
--- of which the first entries are taken.
+-- I8, I13. get.sql for one id: whoever is alone pays for no list. The arguments are the same arrays, of which the
+-- first entries are taken.
 SELECT 1::bigint AS n, CASE WHEN octet_length(t.result) > $4::bigint THEN octet_length(t.result) ELSE 0 END AS withheld,
-       NULL::text AS tombstone_status, NULL::timestamptz AS tombstone_expired_at,
        t.id, t.tool, t.tool_version, t.status, t.status_message, t.created_at, t.last_updated_at,
        (extract(epoch FROM t.expires_at - t.created_at) * 1000)::bigint AS ttl_ms,
        t.input_requests, CASE WHEN octet_length(t.result) <= $4 THEN t.result END AS result, t.error, t.phase, t.stop_reason, t.parked_for, t.rounds,

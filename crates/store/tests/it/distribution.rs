@@ -108,6 +108,7 @@ const TOGETHER: &[&str] = &[
     "mark_hinted",
     "rewrap",
     "settle_stopped",
+    "tombstones",
 ];
 
 /// What a plan says of itself: every scan of a table, and every condition.
@@ -285,7 +286,8 @@ async fn statements_name_the_task_they_are_about() {
         if !unnamed.is_empty() {
             across.insert(name.clone(), unnamed);
         }
-        let of_tasks = sql.contains(" tasks")
+        let is_spread = |(table, _): &(&str, &str)| sql.contains(&format!(" {table}"));
+        let of_tasks = SPREAD.iter().any(is_spread)
             && (plan.scans.is_empty() || !plan.scans.iter().all(|(table, _)| table == "alerts"));
         if of_tasks && takes_ids(&sql) {
             together.insert(name);

@@ -234,7 +234,7 @@ const OF_GATEWAYS: &str = "abandon audit_delegate call_of clock count_live creat
     find_callback forget_orphan get get_one hand_out hold hold_asked keep_waiting list_owned lock_called \
     lock_for_answer lock_task mark_fetched mark_hinted outstanding progress_callback providers queue_waits \
     receive_callback request_stop resource_updates resume schema_state settle_stopped store_answers \
-    task_key tombstone tools want_resources";
+    task_key tombstone tombstones tools want_resources";
 const OF_WORKERS: &str = "abandon_step begin_step begin_undo claim claim_best claim_one claim_queued claimed_as complete complete_one \
     delist_provider delist_tool elect_tools fail fail_undo finish_step finish_undo give_up_undos heartbeat \
     journal lock_running lock_slots lock_tools lock_undoing next_undo open_callback park progress put_off \
