@@ -94,7 +94,7 @@ impl Snapshot {
         self.generation
     }
 
-    fn updated(&self, read: Vec<CatalogueEntry>) -> Self {
+    fn updated(&self, read: Vec<CatalogueEntry>, name_bytes_max: usize) -> Self {
         let (mut entries, mut refused) = (BTreeMap::new(), HashMap::new());
         for entry in read {
             let name = entry.spec.name().to_owned();
@@ -108,7 +108,9 @@ impl Snapshot {
             let (change, paused) = (entry.change, entry.paused);
             let tool = match known {
                 Some(known) => Ok(Arc::clone(&known.tool)),
-                None => Compiled::new(entry.spec, entry.digest.clone()).map(Arc::new),
+                None => fitting(&name, name_bytes_max)
+                    .and_then(|()| Compiled::new(entry.spec, entry.digest.clone()))
+                    .map(Arc::new),
             };
             match tool {
                 Ok(tool) => {
@@ -139,6 +141,16 @@ impl Snapshot {
             loaded: true,
             provided: Arc::clone(&self.provided),
         }
+    }
+}
+
+/// Whether the settings allow a name of this length.
+fn fitting(name: &str, bytes_max: usize) -> Result<(), String> {
+    match name.len() {
+        bytes if bytes > bytes_max => Err(format!(
+            "its name is {bytes} bytes long; gateway.limits.tool_name_bytes_max allows {bytes_max}"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -174,15 +186,18 @@ pub(crate) struct Catalog {
     /// When it was last read for a call of an unknown tool; held while it is read, so that
     /// readers share one look.
     asked_at: Mutex<Option<Instant>>,
+    /// Tools with longer names are not served.
+    name_bytes_max: usize,
     metrics: Metrics,
 }
 
 impl Catalog {
-    pub(crate) fn new(store: Store, metrics: Metrics) -> Self {
+    pub(crate) fn new(store: Store, name_bytes_max: usize, metrics: Metrics) -> Self {
         Self {
             store,
             snapshot: watch::Sender::default(),
             asked_at: Mutex::default(),
+            name_bytes_max,
             metrics,
         }
     }
@@ -260,7 +275,7 @@ impl Catalog {
             store.tools().await?,
             store.providers(&known.provided.digests()).await?,
         );
-        let mut updated = known.updated(tools);
+        let mut updated = known.updated(tools, self.name_bytes_max);
         updated.provided = known.provided.updated(providers);
         let level = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.metrics.tools.set(level(updated.entries.len()));
@@ -332,26 +347,29 @@ mod tests {
     fn the_generation_moves_with_what_is_listed() {
         let object = json!({"type": "object"});
         let empty = Snapshot::default();
-        let first = empty.updated(Vec::new());
+        let first = empty.updated(Vec::new(), 128);
         assert_eq!((first.generation, first.loaded), (1, true));
-        let one = first.updated(vec![entry("a", 1, &object)]);
+        let one = first.updated(vec![entry("a", 1, &object)], 128);
         assert_eq!(one.generation, 2);
-        let same = one.updated(vec![entry("a", 1, &object)]);
+        let same = one.updated(vec![entry("a", 1, &object)], 128);
         assert_eq!(same.generation, 2);
         assert!(Arc::ptr_eq(
             &one.get("a").unwrap().tool,
             &same.get("a").unwrap().tool
         ));
-        assert_eq!(same.updated(vec![entry("a", 2, &object)]).generation, 3);
-        assert_eq!(same.updated(Vec::new()).generation, 3);
+        assert_eq!(
+            same.updated(vec![entry("a", 2, &object)], 128).generation,
+            3
+        );
+        assert_eq!(same.updated(Vec::new(), 128).generation, 3);
     }
 
     #[test]
     fn a_paused_tool_stays_listed() {
         let mut read = entry("a", 1, &json!({"type": "object"}));
-        let before = Snapshot::default().updated(vec![read.clone()]);
+        let before = Snapshot::default().updated(vec![read.clone()], 128);
         read.paused = true;
-        let after = before.updated(vec![read]);
+        let after = before.updated(vec![read], 128);
         assert!(!before.get("a").unwrap().paused && after.get("a").unwrap().paused);
         assert_eq!(after.generation, before.generation);
     }
@@ -365,7 +383,7 @@ mod tests {
             entry("good", 2, &object),
             entry("no/name", 3, &object),
         ];
-        let snapshot = Snapshot::default().updated(read);
+        let snapshot = Snapshot::default().updated(read, 128);
         let names: Vec<&str> = snapshot.after(None).map(|e| e.tool.spec.name()).collect();
         assert_eq!(names, ["good"]);
         assert_eq!(snapshot.refused.len(), 2);

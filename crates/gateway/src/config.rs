@@ -14,6 +14,9 @@ use crate::{auth, tls};
 /// Clients and proxies give up on an answer that takes longer.
 const PACE_MAX: Duration = Duration::from_secs(60);
 
+/// Hardly any token of an issuer is shorter: an operator who sets less means something else.
+const TOKEN_BYTES_MIN: usize = 256;
+
 /// Proxies cut idle streams; the specification's advice is a comment at least this often.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(15);
 
@@ -151,6 +154,15 @@ pub struct Limits {
     pub depth_max: usize,
     /// Length of a JSON-RPC `id`, in bytes.
     pub id_bytes_max: usize,
+    /// Length of an idempotency key, in bytes, wherever it comes from. 1 to 255: in an index of Postgres it
+    /// shares a row, of 2,704 bytes at most, with the principal and the tool's name.
+    pub idempotency_key_bytes_max: usize,
+    /// Length of a tool's name, in bytes. Tools with longer names are neither listed nor called, which is
+    /// logged and counted (`mcp_tasks_gateway_catalogue_refused_tools`). 1 to 128, which is the longest in MCP.
+    pub tool_name_bytes_max: usize,
+    /// Length of a bearer token, in bytes; a longer one is answered 401. 256 to `header_bytes_max`, which it
+    /// shares with all other headers.
+    pub token_bytes_max: usize,
     /// Size of a request's headers, in bytes; more is answered 431. At least 8192.
     pub header_bytes_max: usize,
     /// Open connections; more are answered 429 and closed.
@@ -277,6 +289,9 @@ impl Default for Limits {
             answer_bytes_max: 1024 * 1024,
             depth_max: 64,
             id_bytes_max: 1024,
+            idempotency_key_bytes_max: protocol::idempotency::KEY_BYTES_MAX,
+            tool_name_bytes_max: protocol::tools::NAME_BYTES_MAX,
+            token_bytes_max: 8 * 1024,
             header_bytes_max: 32 * 1024,
             connections_max: 10_000,
             connections_of_address_max: 4_000,
@@ -445,6 +460,7 @@ impl Limits {
                 ));
             }
         }
+        self.check_lengths(problems);
         for (name, value) in [
             (
                 "requests_of_principal_burst",
@@ -476,6 +492,36 @@ impl Limits {
             }
         }
     }
+
+    fn check_lengths(&self, problems: &mut Vec<String>) {
+        for (name, value, allowed, most_is) in [
+            (
+                "idempotency_key_bytes_max",
+                self.idempotency_key_bytes_max,
+                1..=protocol::idempotency::KEY_BYTES_MAX,
+                "what fits into a row of an index beside the principal and the tool",
+            ),
+            (
+                "tool_name_bytes_max",
+                self.tool_name_bytes_max,
+                1..=protocol::tools::NAME_BYTES_MAX,
+                "the longest in MCP",
+            ),
+            (
+                "token_bytes_max",
+                self.token_bytes_max,
+                TOKEN_BYTES_MIN..=self.header_bytes_max,
+                "gateway.limits.header_bytes_max",
+            ),
+        ] {
+            if !allowed.contains(&value) {
+                let (least, most) = allowed.into_inner();
+                problems.push(format!(
+                    "gateway.limits.{name}: {value} is not between {least} and {most} ({most}: {most_is})"
+                ));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -486,6 +532,46 @@ mod tests {
     fn the_default_is_valid() {
         let auth = auth::Config::default();
         assert_eq!(Config::default().validate(&auth), Vec::<String>::new());
+    }
+
+    #[test]
+    fn lengths_have_bounds_of_their_own() {
+        type Set = fn(&mut Limits, usize);
+        let lengths: [(&str, Set, usize, usize); 3] = [
+            (
+                "idempotency_key_bytes_max",
+                |limits, bytes| limits.idempotency_key_bytes_max = bytes,
+                1,
+                255,
+            ),
+            (
+                "tool_name_bytes_max",
+                |limits, bytes| limits.tool_name_bytes_max = bytes,
+                1,
+                128,
+            ),
+            (
+                "token_bytes_max",
+                |limits, bytes| limits.token_bytes_max = bytes,
+                256,
+                10_000,
+            ),
+        ];
+        for (name, set, least, most) in lengths {
+            for bytes in [least - 1, least, most, most + 1] {
+                let mut config = Config::default();
+                config.limits.header_bytes_max = 10_000;
+                set(&mut config.limits, bytes);
+                let problems = config.validate(&auth::Config::default());
+                if (least..=most).contains(&bytes) {
+                    assert_eq!(problems, Vec::<String>::new(), "{name}: {bytes}");
+                } else {
+                    let told =
+                        format!("gateway.limits.{name}: {bytes} is not between {least} and {most}");
+                    assert!(problems.concat().starts_with(&told), "{problems:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -344,7 +344,8 @@ mod tests {
             ..Config::default()
         };
         let metrics = Metrics::prepared(&telemetry::Registry::new());
-        let auth = Authenticator::new(&crate::auth::Config::default(), "/mcp", metrics);
+        let bytes_max = config.limits.token_bytes_max;
+        let auth = Authenticator::new(&crate::auth::Config::default(), "/mcp", bytes_max, metrics);
         let door = Door::new(&config, auth.unwrap(), address.parse().unwrap());
         let mut request = Request::post("/mcp").body(()).unwrap();
         let headers = request.headers_mut();

@@ -47,6 +47,10 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
     let caller = &call.caller;
     let params = CallToolParams::parse(call.params())?;
     let unknown = || Error::UnknownTool(params.name.clone());
+    // There is none with a longer name, so that nobody needs to look.
+    if params.name.len() > shared.config.limits.tool_name_bytes_max {
+        return Err(unknown());
+    }
     let entry = shared
         .catalog
         .find(&params.name)
@@ -99,7 +103,9 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
     let state = state
         .map(|text| shared.state_keys.open(text, binding))
         .transpose()?;
-    let key = idempotency_key(call, &params, policy.idempotency_key_argument.as_deref())?;
+    let argument = policy.idempotency_key_argument.as_deref();
+    let bytes_max = shared.config.limits.idempotency_key_bytes_max;
+    let key = idempotency_key(call, &params, argument, bytes_max)?;
     let told = read.and_then(|(value, _)| tool.schema.check(&value));
     if let Err(told) = told {
         return Ok(Verdict::Invalid(told));
@@ -137,15 +143,17 @@ fn idempotency_key(
     call: &Call,
     params: &CallToolParams,
     argument: Option<&str>,
+    bytes_max: usize,
 ) -> Result<Option<String>, Error> {
     let argument = match argument {
         Some(name) => idempotency::argument(params.arguments.as_deref(), name)?,
         None => None,
     };
-    Ok(idempotency::extract(&Sources {
+    let sources = Sources {
         meta: call.caller.idempotency_key.as_deref(),
         params: params.idempotency_key.as_deref(),
         header: one(&call.headers, "Idempotency-Key")?,
         argument: argument.as_deref(),
-    })?)
+    };
+    Ok(idempotency::extract(&sources, bytes_max)?)
 }

@@ -182,16 +182,22 @@ impl Gateway {
         let keys = Keys::new(&self.config.request_state_keys);
         let keys = keys.map_err(|problem| Error::Config(vec![problem]))?;
         let metrics = self.metrics;
-        let authenticator =
-            auth::Authenticator::new(&self.auth, &self.config.path, metrics.clone())
-                .map_err(Error::Config)?;
+        let limits = &self.config.limits;
+        let authenticator = auth::Authenticator::new(
+            &self.auth,
+            &self.config.path,
+            limits.token_bytes_max,
+            metrics.clone(),
+        )
+        .map_err(Error::Config)?;
+        let name_bytes_max = limits.tool_name_bytes_max;
         let tls = Tls::new(&self.config.tls);
         let tls = tls.map_err(|problem| Error::Config(vec![problem]))?;
         let (waiters, left) = Waiters::new(metrics.clone());
         let (deliveries, marks) = Deliveries::new(metrics.clone());
         let shared = Arc::new(Shared {
             door: Door::new(&self.config, authenticator, address),
-            catalog: Catalog::new(self.store.clone(), metrics.clone()),
+            catalog: Catalog::new(self.store.clone(), name_bytes_max, metrics.clone()),
             queues: Queues::default(),
             state_keys: keys,
             meta: ResultMeta::new(&Implementation::new("mcp-tasks", store::migrate::release())),

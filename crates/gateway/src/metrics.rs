@@ -69,7 +69,7 @@ telemetry::metrics! {
         marks_lost: IntCounter = "mcp_tasks_gateway_delivery_marks_lost_total",
         /// Tools in this process's copy of the catalogue.
         tools: IntGauge = "mcp_tasks_gateway_catalogue_tools",
-        /// Tools in the catalogue that cannot be served, because their definition or schema is broken.
+        /// Tools in the catalogue that cannot be served, because their definition or schema is broken, or their name is longer than is set.
         tools_refused: IntGauge = "mcp_tasks_gateway_catalogue_refused_tools",
         /// What is listed beside tools in this process's copy of the catalogue, by kind (`resources`, `templates`, `prompts`).
         provided: IntGaugeVec = "mcp_tasks_gateway_catalogue_provided" ["kind"],

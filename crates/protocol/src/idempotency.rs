@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::{ErrorObject, InvalidParams};
 use crate::raw;
 
-/// Bytes of the longest key accepted.
+/// Bytes of the longest key that can be accepted: it shares a row of an index with the principal and
+/// the name of the tool.
 pub const KEY_BYTES_MAX: usize = 255;
 
 /// The four sources, as found in one call.
@@ -42,11 +43,13 @@ pub enum KeyError {
     },
     /// A key that is empty, too long, or holds control characters.
     #[error(
-        "the idempotency key in {source_name} must be 1 to {KEY_BYTES_MAX} bytes without control characters"
+        "the idempotency key in {source_name} must be 1 to {bytes_max} bytes without control characters"
     )]
     Invalid {
         /// Where it was found.
         source_name: &'static str,
+        /// How long it may be.
+        bytes_max: usize,
     },
 }
 
@@ -56,11 +59,11 @@ impl From<&KeyError> for ErrorObject {
     }
 }
 
-/// The call's key, if any source has one.
+/// The call's key, if any source has one, of at most so many bytes.
 ///
 /// # Errors
 /// If two sources disagree, or a key is not usable.
-pub fn extract(sources: &Sources<'_>) -> Result<Option<String>, KeyError> {
+pub fn extract(sources: &Sources<'_>, bytes_max: usize) -> Result<Option<String>, KeyError> {
     let header = sources.header.map(unquote);
     let found = [
         ("params._meta", sources.meta),
@@ -71,8 +74,11 @@ pub fn extract(sources: &Sources<'_>) -> Result<Option<String>, KeyError> {
     let mut first: Option<(&'static str, &str)> = None;
     for (source_name, key) in found {
         let Some(key) = key else { continue };
-        if key.is_empty() || key.len() > KEY_BYTES_MAX || key.contains(char::is_control) {
-            return Err(KeyError::Invalid { source_name });
+        if key.is_empty() || key.len() > bytes_max || key.contains(char::is_control) {
+            return Err(KeyError::Invalid {
+                source_name,
+                bytes_max,
+            });
         }
         match first {
             None => first = Some((source_name, key)),

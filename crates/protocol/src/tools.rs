@@ -17,6 +17,9 @@ use crate::passed_on::complete;
 use crate::raw::{Object, shorten};
 use crate::writer;
 
+/// Bytes of the longest name of a tool (MCP 2026-07-28 §Tool Names; all its letters are ASCII).
+pub const NAME_BYTES_MAX: usize = 128;
+
 /// A tool as it is listed (MCP 2026-07-28 schema `Tool`). Schemas stay the text
 /// their author wrote: key order and numbers included.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,9 +132,9 @@ impl Tool {
     /// is not of type object, a forbidden `x-mcp-header`.
     pub fn check(&self) -> Result<Vec<ParamHeader>, String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=128).contains(&self.name.len()) || !self.name.bytes().all(is_plain) {
+        if !(1..=NAME_BYTES_MAX).contains(&self.name.len()) || !self.name.bytes().all(is_plain) {
             return Err(format!(
-                "tool name `{}` must be 1 to 128 of A-Z a-z 0-9 _ . -",
+                "tool name `{}` must be 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . -",
                 shorten(&self.name)
             ));
         }

@@ -8,9 +8,6 @@ use super::{Refused, invalid, malformed};
 /// What the parameter is called that holds a token in a URL or a form (RFC 6750 §2.2, §2.3).
 const PARAMETER: &str = "access_token";
 
-/// A token longer than this is no token of ours.
-const TOKEN_BYTES_MAX: usize = 8 * 1024;
-
 /// Refuses a URL that holds a token: it would stand in the logs of every proxy on the way (OAuth 2.1
 /// §5.1, MCP 2026-07-28 §Token Requirements). That it is good makes it no better.
 pub(crate) fn none_in_url(query: Option<&str>) -> Result<(), Refused> {
@@ -22,10 +19,10 @@ pub(crate) fn none_in_url(query: Option<&str>) -> Result<(), Refused> {
     }
 }
 
-/// The token of the one `Authorization: Bearer` header; `None` if there is none. Credentials of
-/// another scheme are none that we could judge: who sends them is told what we take, without an error
-/// code (RFC 6750 §3.1).
-pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
+/// The token of the one `Authorization: Bearer` header, of at most so many bytes; `None` if there is
+/// none. Credentials of another scheme are none that we could judge: who sends them is told what we
+/// take, without an error code (RFC 6750 §3.1).
+pub(super) fn token(headers: &HeaderMap, bytes_max: usize) -> Result<Option<&str>, Refused> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -44,7 +41,10 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
         });
     }
     let token = token.trim();
-    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !is_token(token) {
+    if token.len() > bytes_max {
+        return Err(invalid("the bearer token is longer than this server takes"));
+    }
+    if token.is_empty() || !is_token(token) {
         return Err(invalid("the bearer token is malformed"));
     }
     Ok(Some(token))

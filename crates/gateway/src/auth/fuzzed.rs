@@ -21,10 +21,10 @@ pub struct Claimed {
     pub scopes: Option<Vec<String>>,
 }
 
-/// The token of a request; `None` where there is none or it is refused.
+/// The token of a request, of at most so many bytes; `None` where there is none or it is refused.
 #[must_use]
-pub fn bearer(headers: &HeaderMap) -> Option<&str> {
-    bearer::token(headers).ok().flatten()
+pub fn bearer(headers: &HeaderMap, bytes_max: usize) -> Option<&str> {
+    bearer::token(headers, bytes_max).ok().flatten()
 }
 
 /// Whether a token has the looks of a JWT.

@@ -116,6 +116,7 @@ pub(crate) struct Authenticator {
     how: How,
     metadata: Option<Metadata>,
     scopes: Scopes,
+    token_bytes_max: usize,
 }
 
 enum How {
@@ -124,11 +125,16 @@ enum How {
 }
 
 impl Authenticator {
-    /// For an endpoint at `path`.
+    /// For an endpoint at `path`, which takes tokens of at most so many bytes.
     ///
     /// # Errors
     /// What the files that the settings name lack.
-    pub(crate) fn new(config: &Config, path: &str, metrics: Metrics) -> Result<Self, Vec<String>> {
+    pub(crate) fn new(
+        config: &Config,
+        path: &str,
+        token_bytes_max: usize,
+        metrics: Metrics,
+    ) -> Result<Self, Vec<String>> {
         let how = match config.mode {
             Mode::Dev => How::Dev,
             Mode::Tokens => How::Tokens(Box::new(Tokens::new(config, metrics)?)),
@@ -137,6 +143,7 @@ impl Authenticator {
             how,
             metadata: Metadata::new(config, path),
             scopes: config.scopes.clone(),
+            token_bytes_max,
         })
     }
 
@@ -153,7 +160,7 @@ impl Authenticator {
     /// # Errors
     /// If there is no usable token.
     pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> Result<Proven, Refused> {
-        let token = bearer::token(headers)?;
+        let token = bearer::token(headers, self.token_bytes_max)?;
         match (&self.how, token) {
             (How::Dev, token) => dev(token),
             (How::Tokens(tokens), Some(token)) => Box::pin(tokens.verify(token)).await,
@@ -167,7 +174,7 @@ impl Authenticator {
 
     /// Who sends these headers, if the token was seen to be good before, which costs next to nothing.
     pub(crate) fn remembered(&self, headers: &HeaderMap) -> Option<Proven> {
-        let token = bearer::token(headers).ok()?;
+        let token = bearer::token(headers, self.token_bytes_max).ok()?;
         match (&self.how, token) {
             (How::Dev, token) => dev(token).ok(),
             (How::Tokens(tokens), token) => tokens.remembered(token?),
@@ -265,7 +272,8 @@ mod tests {
     use super::*;
 
     fn door(config: &Config) -> Authenticator {
-        Authenticator::new(config, "/mcp", Metrics::prepared(&Registry::new())).unwrap()
+        let metrics = Metrics::prepared(&Registry::new());
+        Authenticator::new(config, "/mcp", 8 * 1024, metrics).unwrap()
     }
 
     async fn name(values: &[&str]) -> Option<String> {

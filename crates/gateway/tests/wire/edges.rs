@@ -1,9 +1,15 @@
 //! Limits of one request: below, at and above each.
 
-use harness::client::{Answer, Client, Request};
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use crate::support::{World, config};
+use harness::client::{Answer, Client, Request};
+use harness::proxy::{Mode, Proxy};
+use harness::redis::Redis;
+use protocol::tools::Tool;
+use serde_json::{Value, json};
+use store::{ToolPolicy, ToolSpec};
+
+use crate::support::{SECOND, SOON, World, config, migrate, tools};
 
 async fn world() -> World {
     let mut config = config();
@@ -11,6 +17,8 @@ async fn world() -> World {
     config.limits.argument_bytes_max = 300;
     config.limits.depth_max = 12;
     config.limits.id_bytes_max = 40;
+    config.limits.idempotency_key_bytes_max = 50;
+    config.limits.tool_name_bytes_max = 20;
     config.limits.listen_ids_max = 3;
     config.limits.answer_bytes_max = 200;
     config.limits.header_bytes_max = 8_192;
@@ -178,9 +186,34 @@ async fn answers() {
 async fn idempotency_keys() {
     let world = world().await;
     let alice = world.client("alice");
+    let refused = (200, Some(-32602));
     for (length, expected) in [
-        (0, (200, Some(-32602))),
+        (0, refused),
         (1, (200, None)),
+        (49, (200, None)),
+        (50, (200, None)),
+        (51, refused),
+    ] {
+        let key = "k".repeat(length);
+        let request = call(&alice, json!({})).idempotency_key(&key);
+        assert_eq!(send(request).await, expected, "{length} bytes");
+        // One that the tool names counts as any other.
+        let call = json!({"name": "keyed", "arguments": {"order": key}});
+        let request = alice.request("tools/call", call);
+        assert_eq!(send(request).await, expected, "{length} bytes");
+    }
+    let answer = call(&alice, json!({})).idempotency_key(&"k".repeat(51));
+    let answer = answer.send().await.unwrap();
+    let message = answer.error()["message"].to_string();
+    assert!(message.contains("1 to 50 bytes"), "{message}");
+}
+
+/// As long as is possible.
+#[tokio::test]
+async fn idempotency_keys_without_settings() {
+    let world = World::new().await;
+    let alice = world.client("alice");
+    for (length, expected) in [
         (254, (200, None)),
         (255, (200, None)),
         (256, (200, Some(-32602))),
@@ -211,23 +244,104 @@ async fn ids_of_tasks() {
     }
 }
 
-/// Names of tools have 1 to 128 letters; a longer one is unknown as any other.
+/// A tool of a name of so many letters, whose calls are tasks at once.
+fn named(length: usize) -> ToolSpec {
+    let name = "t".repeat(length);
+    let definition = Tool::new(&name, &json!({"type": "object"})).with_description("D.");
+    let mut spec = ToolSpec::new(definition);
+    spec.policy = ToolPolicy {
+        inline_budget: Some(Duration::ZERO),
+        ..ToolPolicy::default()
+    };
+    spec
+}
+
+/// One with a longer name is not listed, told of as refused, and unknown as any other.
 #[tokio::test]
 async fn names_of_tools() {
     let world = world().await;
     let alice = world.client("alice");
-    let named = |length: usize| {
+    let specs = [19, 20, 21].map(named);
+    world
+        .store
+        .register_tools(&specs, 60 * SECOND)
+        .await
+        .unwrap();
+    let refused = async || world.metric("mcp_tasks_gateway_catalogue_refused_tools");
+    harness::wait::for_state("one is refused", SOON, refused, |n| *n > 0.5)
+        .await
+        .unwrap();
+    let listed = alice.list().await.unwrap();
+    let listed = |length: usize| {
         let name = "t".repeat(length);
-        protocol::tools::Tool::new(&name, &json!({"type": "object"})).with_description("D.")
+        listed.iter().any(|tool| tool["name"] == name.as_str())
     };
-    let fits = |length| named(length).check().is_ok();
+    assert_eq!([19, 20, 21].map(listed), [true, true, false]);
+    for (length, expected) in [
+        (19, (200, None)),
+        (20, (200, None)),
+        (21, (200, Some(-32602))),
+        (128, (200, Some(-32602))),
+        (129, (200, Some(-32602))),
+        (1_000, (200, Some(-32602))),
+    ] {
+        let request = alice.request("tools/call", json!({"name": "t".repeat(length)}));
+        assert_eq!(send(request).await, expected, "{length} letters");
+    }
+}
+
+/// Nobody looks in Postgres for what has a longer name.
+#[tokio::test]
+async fn names_that_no_tool_has_are_not_looked_for() {
+    let database = harness::postgres::test_database(migrate).await.unwrap();
+    // postgresql://user@127.0.0.1:PORT/name
+    let (_, rest) = database.url().split_once("127.0.0.1:").unwrap();
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let proxy = Proxy::to_port(port.parse().unwrap()).await.unwrap();
+    let redis = Redis::temporary().await.unwrap();
+    let url = proxy.through(database.url());
+    let mut config = config();
+    config.limits.tool_name_bytes_max = 20;
+    let world = World::over(config, database, redis, &url).await;
+    let alice = world.client("alice");
+    proxy.set(Mode::Cut);
+    for (length, expected) in [
+        (21, (200, Some(-32602))),
+        (20, (503, Some(-32603))),
+        (19, (503, Some(-32603))),
+    ] {
+        let request = alice.request("tools/call", json!({"name": "t".repeat(length)}));
+        assert_eq!(send(request).await, expected, "{length} letters");
+    }
+}
+
+/// As long as MCP allows.
+#[tokio::test]
+async fn names_of_tools_without_settings() {
+    let fits = |length| named(length).definition.check().is_ok();
     assert_eq!(
-        [fits(0), fits(1), fits(127), fits(128), fits(129)],
+        [0, 1, 127, 128, 129].map(fits),
         [false, true, true, true, false]
     );
-    for length in [128, 129, 1_000] {
+    let world = World::new().await;
+    let alice = world.client("alice");
+    let specs = [127, 128].map(named);
+    world
+        .store
+        .register_tools(&specs, 60 * SECOND)
+        .await
+        .unwrap();
+    let listed = async || alice.list().await.unwrap().len();
+    harness::wait::for_state("both are listed", SOON, listed, |n| *n == tools().len() + 2)
+        .await
+        .unwrap();
+    for (length, expected) in [
+        (127, (200, None)),
+        (128, (200, None)),
+        (129, (200, Some(-32602))),
+    ] {
         let request = alice.request("tools/call", json!({"name": "t".repeat(length)}));
-        assert_eq!(send(request).await, (200, Some(-32602)), "{length} letters");
+        assert_eq!(send(request).await, expected, "{length} letters");
     }
 }
 
@@ -235,7 +349,6 @@ async fn names_of_tools() {
 #[tokio::test]
 async fn tokens() {
     use sha2::{Digest as _, Sha256};
-    let lengths = [8_191, 8_192, 8_193];
     let key = |length: usize| format!("mtk_{}", "k".repeat(length - 4));
     let entry = |length: usize| {
         let hash: String = Sha256::digest(key(length))
@@ -245,17 +358,24 @@ async fn tokens() {
         format!("[[key]]\nsha256 = \"{hash}\"\nsubject = \"s{length}\"\n")
     };
     let files = tempfile::tempdir().unwrap();
-    let file = files.path().join("keys.toml");
-    std::fs::write(&file, lengths.map(entry).concat()).unwrap();
-    let auth = gateway::auth::Config {
-        mode: gateway::auth::Mode::Tokens,
-        api_keys_file: Some(file),
-        ..gateway::auth::Config::default()
-    };
-    let world = World::guarded(config(), auth).await;
-    for (length, expected) in lengths.into_iter().zip([200, 200, 401]) {
-        let client = world.client(&key(length));
-        let (status, _) = send(client.request("server/discover", json!({}))).await;
-        assert_eq!(status, expected, "{length} bytes");
+    for max in [300, 8_192] {
+        let lengths = [max - 1, max, max + 1];
+        let file = files.path().join(format!("{max}.toml"));
+        std::fs::write(&file, lengths.map(entry).concat()).unwrap();
+        let auth = gateway::auth::Config {
+            mode: gateway::auth::Mode::Tokens,
+            api_keys_file: Some(file),
+            ..gateway::auth::Config::default()
+        };
+        let mut config = config();
+        if max != config.limits.token_bytes_max {
+            config.limits.token_bytes_max = max;
+        }
+        let world = World::guarded(config, auth).await;
+        for (length, expected) in lengths.into_iter().zip([200, 200, 401]) {
+            let client = world.client(&key(length));
+            let (status, _) = send(client.request("server/discover", json!({}))).await;
+            assert_eq!(status, expected, "{length} bytes of {max}");
+        }
     }
 }

@@ -103,6 +103,14 @@ fn against(read: &ToolsFile, config: &Config) -> Vec<Problem> {
     let shown = |duration| humantime::format_duration(duration).to_string();
     for tool in &read.tools {
         let place = format!("{} \"{}\"", tool.source, tool.name);
+        let (bytes, most) = (tool.name.len(), config.gateway.limits.tool_name_bytes_max);
+        if bytes > most {
+            let problem = format!(
+                "{bytes} bytes are more than gateway.limits.tool_name_bytes_max ({most}): gateways \
+                 with these settings do not serve it"
+            );
+            note(tool.line, format!("{place}: name"), problem);
+        }
         let most = config.worker.stop_grace;
         if let Some((grace, line)) = tool.grace.filter(|(grace, _)| *grace > most) {
             let (grace, most) = (shown(grace), shown(most));

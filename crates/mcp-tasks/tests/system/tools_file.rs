@@ -356,6 +356,21 @@ fn a_check_tells_what_it_can_see() {
     ] {
         assert!(told.contains(note), "{note}: {told}");
     }
+
+    for (length, noted) in [(9, false), (10, false), (11, true)] {
+        let named = cut.replace("\"a\"", &format!("\"{}\"", "a".repeat(length)));
+        let settings = "[gateway.limits]\ntool_name_bytes_max = 10\n";
+        let (good, told) = checked(&named, settings);
+        assert!(good && told.contains(": good"), "{told}");
+        assert_eq!(
+            told.contains("tool_name_bytes_max"),
+            noted,
+            "{length}: {told}"
+        );
+        let note = "1: command \"aaaaaaaaaaa\": name: 11 bytes are more than \
+                    gateway.limits.tool_name_bytes_max (10)";
+        assert!(!noted || told.contains(note), "{told}");
+    }
 }
 
 /// What a call does is shown with its policy, and what is not known of a server's tools is said.

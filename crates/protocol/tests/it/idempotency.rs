@@ -1,9 +1,13 @@
 //! One key from four places.
 
 use protocol::ErrorObject;
-use protocol::idempotency::{KeyError, Sources, argument, extract};
+use protocol::idempotency::{self, KEY_BYTES_MAX, KeyError, Sources, argument};
 
 use crate::raw;
+
+fn extract(sources: &Sources<'_>) -> Result<Option<String>, KeyError> {
+    idempotency::extract(sources, KEY_BYTES_MAX)
+}
 
 #[test]
 fn any_source_will_do_and_equal_ones_agree() {
@@ -90,6 +94,28 @@ fn keys_have_bounds() {
         })
         .is_ok()
     );
+}
+
+#[test]
+fn the_bound_may_be_lower() {
+    for (length, fits) in [(39, true), (40, true), (41, false)] {
+        let key = "k".repeat(length);
+        let sources = Sources {
+            meta: Some(&key),
+            ..Sources::default()
+        };
+        let refused = KeyError::Invalid {
+            source_name: "params._meta",
+            bytes_max: 40,
+        };
+        assert!(refused.to_string().contains("1 to 40 bytes"));
+        let expected = if fits {
+            Ok(Some(key.clone()))
+        } else {
+            Err(refused)
+        };
+        assert_eq!(idempotency::extract(&sources, 40), expected, "{length}");
+    }
 }
 
 #[test]

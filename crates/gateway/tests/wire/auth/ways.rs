@@ -97,6 +97,8 @@ async fn credentials_come_in_one_header() {
         )
     };
     let invalid = with("invalid_token", "the bearer token is malformed");
+    let long = "the bearer token is longer than this server takes";
+    let long = with("invalid_token", long);
     for (value, status, told) in [
         (format!("Bearer {good}"), 200, ""),
         (format!("bearer {good}"), 200, ""),
@@ -111,7 +113,7 @@ async fn credentials_come_in_one_header() {
         (format!("Bearer {good}, Bearer {good}"), 401, &invalid),
         (format!("Bearer \"{good}\""), 401, &invalid),
         (format!("Bearer {good}%00"), 401, &invalid),
-        (format!("Bearer {}", "x".repeat(8_193)), 401, &invalid),
+        (format!("Bearer {}", "x".repeat(8_193)), 401, &long),
     ] {
         let request = nobody.request("server/discover", json!({}));
         let answer = request.header("authorization", &value).send().await;
