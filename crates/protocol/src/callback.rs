@@ -25,8 +25,10 @@ pub const PATH: &str = "/callbacks/";
 const PURPOSE: &[u8] = b"mcp-tasks/callback/1/result";
 const MAC_BYTES: usize = 32;
 const HEAD_BYTES: usize = 16 + 8;
-/// Longer than the keys of any journal.
-const TOKEN_BYTES_MAX: usize = 512;
+/// Bytes of the longest key of a callback, as of all keys of a journal: what workers may be set to.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// One with the longest key, in base64.
+const TOKEN_BYTES_MAX: usize = (MAC_BYTES + HEAD_BYTES + KEY_BYTES_MAX).div_ceil(3) * 4;
 
 /// What an address says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,6 +292,19 @@ mod tests {
             &format!("{token}A"),
         ] {
             assert_eq!(keys.verify(junk), None, "{junk}");
+        }
+    }
+
+    #[test]
+    fn keys_may_be_as_long_as_a_journal_takes() {
+        let keys = keys(&[1]);
+        for (length, fits) in [(1_023, true), (1_024, true), (1_025, false)] {
+            let ticket = Ticket {
+                key: "k".repeat(length),
+                ..ticket()
+            };
+            let token = keys.sign(&ticket, "").unwrap();
+            assert_eq!(keys.verify(&token), fits.then_some(ticket), "{length}");
         }
     }
 

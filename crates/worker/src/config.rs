@@ -5,6 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Room for the keys that the tools of this project choose themselves.
+const KEY_BYTES_MIN: usize = 32;
+
 /// `[worker]`: running tools.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -30,6 +33,10 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub status_interval: Duration,
+    /// Key of a step, a question or a callback, at most (bytes); a tool that comes to a longer one fails.
+    /// 32 to 1024, which is the most in an address of a callback. Above 213 the idempotency keys that
+    /// services are handed (`task_id:key:undo`) may be longer than the 255 bytes that many take.
+    pub key_bytes_max: usize,
     /// Output of one step, at most (bytes); also what undoes it.
     pub step_bytes_max: usize,
     /// One question with its default, at most (bytes).
@@ -54,6 +61,7 @@ impl Default for Config {
             drain_deadline: Duration::from_secs(10),
             publish_interval: Duration::from_secs(20),
             status_interval: Duration::from_millis(250),
+            key_bytes_max: 200,
             step_bytes_max: 1024 * 1024,
             question_bytes_max: 64 * 1024,
             journal_entries_max: 10_000,
@@ -83,6 +91,14 @@ impl Config {
             problems.push(format!(
                 "worker.publish_interval: {:?} is not between 1s and 30s",
                 self.publish_interval
+            ));
+        }
+        let (least, most) = (KEY_BYTES_MIN, protocol::callback::KEY_BYTES_MAX);
+        if !(least..=most).contains(&self.key_bytes_max) {
+            problems.push(format!(
+                "worker.key_bytes_max: {} is not between {least} and {most} ({most}: the most in an \
+                 address of a callback)",
+                self.key_bytes_max
             ));
         }
         if self.journal_entries_max == 0 {

@@ -11,12 +11,10 @@ use crate::config::Config;
 use crate::error::ToolError;
 use crate::question::Question;
 
-/// Keys of steps and questions, at most (bytes).
-const KEY_BYTES_MAX: usize = 200;
-
 /// How much a task may write into its journal; see [`Config`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    pub(crate) key_bytes_max: usize,
     pub(crate) entries_max: usize,
     pub(crate) bytes_max: usize,
     pub(crate) step_bytes_max: usize,
@@ -26,6 +24,7 @@ pub(crate) struct Limits {
 impl From<&Config> for Limits {
     fn from(config: &Config) -> Self {
         Self {
+            key_bytes_max: config.key_bytes_max,
             entries_max: config.journal_entries_max,
             bytes_max: config.journal_bytes_max,
             step_bytes_max: config.step_bytes_max,
@@ -97,9 +96,10 @@ impl Replay {
 
     /// Uses a key, which may be done once.
     pub(crate) fn take_key(&mut self, kind: JournalKind, key: &str) -> Result<(), ToolError> {
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        let max = self.limits.key_bytes_max;
+        if !(1..=max).contains(&key.len()) && !self.holds(kind, key) {
             return Err(drift(format!(
-                "the key \"{key}\" is not between 1 and {KEY_BYTES_MAX} bytes long"
+                "the key \"{key}\" is not between 1 and {max} bytes long"
             )));
         }
         let keys = match kind {
@@ -112,6 +112,12 @@ impl Replay {
         } else {
             Err(drift(format!("{} comes twice", name(kind, key))))
         }
+    }
+
+    /// Whether an earlier run used this key: it was not too long then, whatever the settings say now.
+    fn holds(&self, kind: JournalKind, key: &str) -> bool {
+        let mut entries = self.journal.values().flatten();
+        entries.any(|entry| entry.kind == kind && entry.key == key)
     }
 
     /// What the journal holds of the step that the run comes to.

@@ -4,7 +4,7 @@ use serde_json::json;
 use store::ToolPolicy;
 use worker::{CallToolResult, Question, Step};
 
-use crate::world::{World, done, reason};
+use crate::world::{Body, World, done, reason};
 
 /// A result of so many bytes.
 fn result(bytes: usize) -> CallToolResult {
@@ -67,33 +67,42 @@ async fn status_messages() {
     }
 }
 
-/// 1 to 200 bytes, of a step as of a question.
+/// Of a step as of a question: by default, and where settings allow less, or all that they can.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys() {
+    assert_eq!(worker::Config::default().key_bytes_max, 200);
+    keys_of::<200>().await;
+    keys_of::<40>().await;
+    keys_of::<1_024>().await;
+}
+
+/// From 1 byte to so many.
+async fn keys_of<const MAX: usize>() {
     let world = World::new().await;
     let policy = ToolPolicy::default();
-    let _worker = world.worker(policy.clone(), |world, context| {
+    let body: Body = |world, context| {
         let run = world.run();
         Box::pin(async move {
-            let length = [0, 1, 199, 200, 201][((run - 1) % 5) as usize];
+            let length = [0, 1, MAX - 1, MAX, MAX + 1][((run - 1) % 5) as usize];
             let key = "k".repeat(length);
             if run <= 5 {
                 context.step(Step::new(&key), |_| async { Ok(()) }).await?;
             } else {
-                let question =
-                    Question::elicit(&key, "Go?", json!({"type": "object", "properties": {}}));
-                context.ask(vec![question]).await?;
+                context.ask(vec![go(&key)]).await?;
             }
             done()
         })
+    };
+    let _worker = world.worker_with(policy.clone(), body, |settings| {
+        settings.key_bytes_max = MAX;
     });
     for kind in ["step", "question"] {
         for (length, fits) in [
             (0, false),
             (1, true),
-            (199, true),
-            (200, true),
-            (201, false),
+            (MAX - 1, true),
+            (MAX, true),
+            (MAX + 1, false),
         ] {
             let id = world.start(&policy).await;
             let task = world
@@ -101,13 +110,58 @@ async fn keys() {
                 .await;
             let status = task.status.as_str();
             if fits {
-                assert_ne!(status, "failed", "a {kind} of {length} bytes");
+                assert_ne!(status, "failed", "a {kind} of {length} bytes of {MAX}");
             } else {
-                assert_eq!(status, "failed", "a {kind} of {length} bytes");
+                assert_eq!(status, "failed", "a {kind} of {length} bytes of {MAX}");
                 assert_eq!(reason(&task), "journal_drift");
                 let message = task.status_message.unwrap();
-                assert!(message.contains("between 1 and 200 bytes"), "{message}");
+                let told = format!("between 1 and {MAX} bytes");
+                assert!(message.contains(&told), "{message}");
             }
         }
+    }
+}
+
+/// A task goes on whose keys were not too long when they were journaled.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_a_journal_stay_good_when_less_is_allowed() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let body: Body = |_, context| {
+        Box::pin(async move {
+            let key = "k".repeat(60);
+            context.step(Step::new(&key), |_| async { Ok(()) }).await?;
+            context.ask(vec![go(&key)]).await?;
+            done()
+        })
+    };
+    let before = world.worker(policy.clone(), body);
+    let id = world.start(&policy).await;
+    world.wait(id, &["input_required"]).await;
+    before.drain().await.unwrap();
+    let _after = world.worker_with(policy.clone(), body, |settings| settings.key_bytes_max = 59);
+    let answer = json!({"action": "accept", "content": {}});
+    world.answer(id, &"k".repeat(60), answer).await;
+    assert_eq!(world.wait_over(id).await.status.as_str(), "completed");
+    let new = world.start(&policy).await;
+    assert_eq!(reason(&world.wait_over(new).await), "journal_drift");
+}
+
+fn go(key: &str) -> Question {
+    Question::elicit(key, "Go?", json!({"type": "object", "properties": {}}))
+}
+
+/// Gateways take addresses with keys of 1,024 bytes, and an index rows of more.
+#[test]
+fn lengths_of_keys_have_bounds() {
+    for (bytes, good) in [(31, false), (32, true), (1_024, true), (1_025, false)] {
+        let settings = worker::Config {
+            key_bytes_max: bytes,
+            ..worker::Config::default()
+        };
+        let told = format!("worker.key_bytes_max: {bytes} is not between 32 and 1024 (");
+        let problems = settings.validate();
+        assert_eq!(problems.is_empty(), good, "{problems:?}");
+        assert!(good || problems.concat().starts_with(&told), "{problems:?}");
     }
 }
