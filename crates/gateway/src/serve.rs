@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use telemetry::Beat;
@@ -30,11 +30,10 @@ use crate::connection::{Connection, Socket};
 use crate::crowd::Crowd;
 use crate::layers::Layers;
 use crate::metrics::Level;
+use crate::versions::{SPOKEN, Tracked, Versions};
 
-/// Streams of one HTTP/2 connection at once.
-const STREAMS_MAX: u32 = 256;
 /// A peer over HTTP/2 that does not answer a ping in this time is gone.
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Before everything is cut, what waits gets this long to be answered; a quarter of the time there
 /// is, if that is shorter.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -43,20 +42,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Between two signs of life of the loop that accepts.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Runs what HTTP/2 connections spawn as tasks that the drain waits for.
-#[derive(Clone)]
-struct Tracked(TaskTracker);
-
-impl<F> hyper::rt::Executor<F> for Tracked
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, future: F) {
-        self.0.spawn(future);
-    }
-}
-
 /// Accepts until `shared.closing`, and returns when all connections have ended. `alive`: as long as
 /// it accepts.
 pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, alive: Beat) {
@@ -64,7 +49,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, alive: Bea
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
     let server = Arc::new(Server {
-        builder: builder(&shared, &connections),
+        versions: Versions::new(&shared, &connections),
         layers: Layers::new(Arc::clone(&shared)),
         silence_max: limits.header_read_timeout,
         cut: cut.clone(),
@@ -172,26 +157,8 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-fn builder(shared: &Shared, connections: &TaskTracker) -> auto::Builder<Tracked> {
-    let limits = &shared.config.limits;
-    let mut builder = auto::Builder::new(Tracked(connections.clone()));
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read_timeout)
-        .max_buf_size(limits.header_bytes_max);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
-        .keep_alive_interval(PING_TIMEOUT)
-        .keep_alive_timeout(PING_TIMEOUT);
-    builder
-}
-
 struct Server {
-    builder: auto::Builder<Tracked>,
+    versions: Versions,
     layers: Layers,
     /// How long a connection may say nothing before its first request, and over HTTP/2 between two.
     silence_max: Duration,
@@ -206,32 +173,53 @@ impl Server {
             tracing::debug!(error = %error, "TCP_NODELAY could not be set");
         }
         let Some(tls) = &shared.tls else {
-            return self.talk(&shared, stream, peer).await;
+            let mut begin = [0; SPOKEN];
+            let Some(Ok(n)) = self.at_first(&shared, stream.peek(&mut begin)).await else {
+                return;
+            };
+            let version = self.versions.spoken(&begin[..n]);
+            return self.talk(&shared, version, stream, peer).await;
         };
-        let handshake = tokio::time::timeout(self.silence_max, tls.acceptor().accept(stream));
-        let shaken = tokio::select! {
-            shaken = handshake => shaken,
-            () = self.cut.cancelled() => return,
+        match self.at_first(&shared, tls.acceptor().accept(stream)).await {
+            Some(Ok(stream)) => {
+                let version = self.versions.agreed(stream.get_ref().1.alpn_protocol());
+                // Larger than the other: whoever needs it not shall not keep room for it.
+                Box::pin(self.talk(&shared, version, stream, peer)).await;
+            }
+            Some(Err(error)) => tracing::debug!(error = %error, "TLS could not be agreed upon"),
+            None => tracing::debug!("nothing was said in time"),
+        }
+    }
+
+    /// What a connection begins with, if it does so in time.
+    async fn at_first<T>(
+        &self,
+        shared: &Shared,
+        begin: impl Future<Output = io::Result<T>>,
+    ) -> Option<io::Result<T>> {
+        tokio::select! {
+            begun = tokio::time::timeout(self.silence_max, begin) => begun.ok(),
+            () = self.cut.cancelled() => None,
             // No request can have come.
-            () = shared.ending.cancelled() => return,
-        };
-        match shaken {
-            Ok(Ok(stream)) => self.talk(&shared, stream, peer).await,
-            Ok(Err(error)) => tracing::debug!(error = %error, "TLS could not be agreed upon"),
-            Err(_) => tracing::debug!("TLS was not agreed upon in time"),
+            () = shared.ending.cancelled() => None,
         }
     }
 
     /// Serves one connection to its end.
-    async fn talk<S>(&self, shared: &Shared, stream: S, peer: IpAddr)
-    where
+    async fn talk<S>(
+        &self,
+        shared: &Shared,
+        version: &auto::Builder<Tracked>,
+        stream: S,
+        peer: IpAddr,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let patience = shared.config.limits.write_timeout;
         let connection = Connection::new(peer, shared.deliveries.clone(), patience);
         let service = TowerToHyperService::new(self.layers.service(Arc::clone(&connection)));
         let socket = TokioIo::new(Socket::new(stream, Arc::clone(&connection), patience));
-        let mut serving = std::pin::pin!(self.builder.serve_connection(socket, service));
+        let mut serving = std::pin::pin!(version.serve_connection(socket, service));
         // What happens once at most is looked at when it happens, and not at each turn of a request.
         let mut happening: FuturesUnordered<BoxFuture<'_, Happened>> = FuturesUnordered::new();
         happening.push(Box::pin(farewell(shared, &connection)));

@@ -251,7 +251,8 @@ impl Listener {
         }
     }
 
-    /// For ever, or until what was agreed to holds no longer.
+    /// For ever, or until what was agreed to holds no longer. What reads is boxed: most streams wait nearly all of
+    /// the time, and shall not keep room for it meanwhile.
     async fn tell(&mut self, sender: &mpsc::Sender<Message>) -> Result<(), Gone> {
         send(
             sender,
@@ -260,11 +261,11 @@ impl Listener {
         .await?;
         for first in std::mem::take(&mut self.first).into_values() {
             match first {
-                First::Known(task) => self.show(&task, sender).await?,
+                First::Known(task) => Box::pin(self.show(&task, sender)).await?,
                 First::Large(id) => {
                     // As if it had never been told of.
                     self.tasks.insert(id, SystemTime::UNIX_EPOCH);
-                    self.read(vec![id], sender).await?;
+                    Box::pin(self.read(vec![id], sender)).await?;
                 }
             }
         }
@@ -274,7 +275,7 @@ impl Listener {
             let due = read_at + self.pause(*connected.borrow_and_update());
             tokio::select! {
                 Some((id, event, watch)) = self.woken.next() => {
-                    self.woken(id, &event, sender).await?;
+                    Box::pin(self.woken(id, &event, sender)).await?;
                     if self.tasks.contains_key(&id) {
                         self.woken.push(Woken::wait(id, watch));
                     }
@@ -298,7 +299,8 @@ impl Listener {
                 Ok(()) = connected.changed() => {}
                 () = tokio::time::sleep_until(due), if !self.tasks.is_empty() => {
                     read_at = Instant::now();
-                    self.read(self.tasks.keys().copied().collect(), sender).await?;
+                    let all = self.tasks.keys().copied().collect();
+                    Box::pin(self.read(all, sender)).await?;
                 }
             }
         }

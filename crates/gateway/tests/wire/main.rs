@@ -42,3 +42,4 @@ mod support;
 mod table;
 mod tasks;
 mod timing;
+mod versions;

@@ -1,0 +1,86 @@
+//! Which version of HTTP a connection speaks, and with which limits.
+//!
+//! hyper can find out by itself, but what it read for that it then hands on by itself, before anything else: each
+//! connection's first request takes two reads, and a buffer of twice the size for as long as it is open. So the
+//! system is asked what has come, and TLS what was agreed upon; hyper finds out where neither tells.
+
+use hyper_util::rt::TokioTimer;
+use hyper_util::server::conn::auto;
+use tokio_util::task::TaskTracker;
+
+use crate::Shared;
+use crate::serve::PING_TIMEOUT;
+
+/// Streams of one HTTP/2 connection at once.
+const STREAMS_MAX: u32 = 256;
+/// So many bytes tell the versions apart: HTTP/2 begins with `PRI * HTTP/2.0` (RFC 9113 §3.4), and no method of
+/// HTTP/1 is called like that.
+pub(crate) const SPOKEN: usize = 4;
+
+/// Runs what HTTP/2 connections spawn as tasks that the drain waits for.
+#[derive(Clone)]
+pub(crate) struct Tracked(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Tracked
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// How connections are served, by version.
+pub(crate) struct Versions {
+    one: auto::Builder<Tracked>,
+    two: auto::Builder<Tracked>,
+    either: auto::Builder<Tracked>,
+}
+
+impl Versions {
+    pub(crate) fn new(shared: &Shared, connections: &TaskTracker) -> Self {
+        let either = builder(shared, connections);
+        Self {
+            one: either.clone().http1_only(),
+            two: either.clone().http2_only(),
+            either,
+        }
+    }
+
+    /// By the first bytes that have come.
+    pub(crate) fn spoken(&self, begin: &[u8]) -> &auto::Builder<Tracked> {
+        match begin {
+            b"PRI " => &self.two,
+            begin if !b"PRI ".starts_with(begin) => &self.one,
+            _ => &self.either,
+        }
+    }
+
+    /// By what was agreed upon with TLS (ALPN, RFC 7301).
+    pub(crate) fn agreed(&self, protocol: Option<&[u8]>) -> &auto::Builder<Tracked> {
+        match protocol {
+            Some(b"h2") => &self.two,
+            Some(b"http/1.1") => &self.one,
+            _ => &self.either,
+        }
+    }
+}
+
+fn builder(shared: &Shared, connections: &TaskTracker) -> auto::Builder<Tracked> {
+    let limits = &shared.config.limits;
+    let mut builder = auto::Builder::new(Tracked(connections.clone()));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read_timeout)
+        .max_buf_size(limits.header_bytes_max);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING_TIMEOUT)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
