@@ -11,9 +11,13 @@ use crate::support::{KEY, SOON, World, config};
 
 /// An address of some task that never was: it is as good as any until Postgres is asked.
 fn address(expires_ms: i64) -> String {
+    address_of("call", expires_ms)
+}
+
+fn address_of(key: &str, expires_ms: i64) -> String {
     let ticket = Ticket {
         task: TaskId::new(0),
-        key: "call".to_owned(),
+        key: key.to_owned(),
         expires_ms,
     };
     let keys = Keys::read(&[KEY.to_owned()]).unwrap();
@@ -80,6 +84,16 @@ fn tight(change: impl FnOnce(&mut Config)) -> Config {
     config.limits.memory_bytes_of_callbacks_max = 128 * 1024;
     change(&mut config);
     config
+}
+
+/// As workers may be set to (`worker.key_bytes_max`); one that is longer is none of ours.
+#[tokio::test]
+async fn the_key_of_an_address_may_be_as_long_as_a_workers() {
+    let world = World::new().await;
+    for (length, status) in [(1_023, 400), (1_024, 400), (1_025, 404)] {
+        let address = address_of(&"k".repeat(length), i64::MAX);
+        assert_eq!(call(&world, &address).await.0, status, "{length} bytes");
+    }
 }
 
 #[tokio::test]
