@@ -21,7 +21,7 @@ use hyper_util::service::TowerToHyperService;
 use telemetry::Beat;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,6 +30,8 @@ use crate::connection::{Connection, Socket};
 use crate::crowd::Crowd;
 use crate::layers::Layers;
 use crate::metrics::Level;
+use crate::peers::Seat;
+use crate::tls::Tls;
 use crate::versions::{SPOKEN, Tracked, Versions};
 
 /// A peer over HTTP/2 that does not answer a ping in this time is gone.
@@ -75,11 +77,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, alive: Bea
             continue;
         };
         let server = Arc::clone(&server);
-        let serving = server.connection(Arc::clone(&shared), stream, peer);
-        connections.spawn(async move {
-            serving.await;
-            drop((place, seat));
-        });
+        connections.spawn(server.connection(Arc::clone(&shared), stream, peer, (place, seat)));
     }
     drop(listener);
     alive.stop();
@@ -167,24 +165,34 @@ struct Server {
 }
 
 impl Server {
-    async fn connection(self: Arc<Self>, shared: Arc<Shared>, stream: TcpStream, peer: IpAddr) {
+    /// One connection, which keeps its places until it is over. What only one with TLS needs is boxed: the others
+    /// shall not keep room for it.
+    async fn connection(
+        self: Arc<Self>,
+        shared: Arc<Shared>,
+        stream: TcpStream,
+        peer: IpAddr,
+        _places: (OwnedSemaphorePermit, Seat),
+    ) {
         let _level = Level::raise(&shared.metrics.connections, 1);
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(error = %error, "TCP_NODELAY could not be set");
         }
-        let Some(tls) = &shared.tls else {
-            let mut begin = [0; SPOKEN];
-            let Some(Ok(n)) = self.at_first(&shared, stream.peek(&mut begin)).await else {
-                return;
-            };
+        if let Some(tls) = &shared.tls {
+            return Box::pin(self.encrypted(&shared, tls, stream, peer)).await;
+        }
+        let mut begin = [0; SPOKEN];
+        if let Some(Ok(n)) = self.at_first(&shared, stream.peek(&mut begin)).await {
             let version = self.versions.spoken(&begin[..n]);
-            return self.talk(&shared, version, stream, peer).await;
-        };
-        match self.at_first(&shared, tls.acceptor().accept(stream)).await {
+            self.talk(&shared, version, stream, peer).await;
+        }
+    }
+
+    async fn encrypted(&self, shared: &Shared, tls: &Tls, stream: TcpStream, peer: IpAddr) {
+        match self.at_first(shared, tls.acceptor().accept(stream)).await {
             Some(Ok(stream)) => {
                 let version = self.versions.agreed(stream.get_ref().1.alpn_protocol());
-                // Larger than the other: whoever needs it not shall not keep room for it.
-                Box::pin(self.talk(&shared, version, stream, peer)).await;
+                self.talk(shared, version, stream, peer).await;
             }
             Some(Err(error)) => tracing::debug!(error = %error, "TLS could not be agreed upon"),
             None => tracing::debug!("nothing was said in time"),

@@ -164,7 +164,8 @@ impl Resources {
             if self.due > Instant::now() {
                 continue;
             }
-            let changed = self.read().await;
+            // Boxed: a stream waits nearly all of the time, and shall not keep room for it meanwhile.
+            let changed = Box::pin(self.read()).await;
             if !changed.is_empty() {
                 return Ok(changed);
             }
