@@ -115,7 +115,32 @@ async fn every_token_gets_what_it_deserves() {
             claim("aud", json!("HTTPS://MCP.Example.com/mcp")),
         ),
         ("a tenant", true, claim("org", json!("acme"))),
+        (
+            "a subject of 511 bytes",
+            true,
+            claim("sub", json!("s".repeat(511))),
+        ),
+        (
+            "a subject of 512 bytes",
+            true,
+            claim("sub", json!("s".repeat(512))),
+        ),
+        (
+            "a tenant of 512 bytes",
+            true,
+            claim("org", json!("t".repeat(512))),
+        ),
         // From here on: 401.
+        (
+            "a subject of 513 bytes",
+            false,
+            claim("sub", json!("s".repeat(513))),
+        ),
+        (
+            "a tenant of 513 bytes",
+            false,
+            claim("org", json!("t".repeat(513))),
+        ),
         ("alg none", false, none),
         ("alg none, unsigned", false, unsigned),
         ("alg HS256 with a public key", false, confused),
