@@ -29,6 +29,7 @@ const TURN_BYTES: usize = 64 * 1024;
 /// What the requests of one connection share.
 pub(crate) struct Connection {
     peer: IpAddr,
+    came: Instant,
     spoke: AtomicBool,
     multiplexed: CancellationToken,
     unflushed: Mutex<Vec<Mark>>,
@@ -53,6 +54,7 @@ impl Connection {
     pub(crate) fn new(peer: IpAddr, deliveries: Deliveries, patience: Duration) -> Arc<Self> {
         Arc::new(Self {
             peer,
+            came: Instant::now(),
             unwritten: Unwritten::new(patience),
             spoke: AtomicBool::new(false),
             multiplexed: CancellationToken::new(),
@@ -68,6 +70,11 @@ impl Connection {
     /// Who is at the other end, a client or a proxy.
     pub(crate) fn peer(&self) -> IpAddr {
         self.peer
+    }
+
+    /// When it was accepted.
+    pub(crate) fn came(&self) -> Instant {
+        self.came
     }
 
     /// A request arrived; it is answered, or given up, when what is returned is dropped.

@@ -175,24 +175,36 @@ impl Server {
         _places: (OwnedSemaphorePermit, Seat),
     ) {
         let _level = Level::raise(&shared.metrics.connections, 1);
+        let patience = shared.config.limits.write_timeout;
+        let connection = Connection::new(peer, shared.deliveries.clone(), patience);
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(error = %error, "TCP_NODELAY could not be set");
         }
         if let Some(tls) = &shared.tls {
-            return Box::pin(self.encrypted(&shared, tls, stream, peer)).await;
+            return Box::pin(self.encrypted(&shared, tls, stream, connection)).await;
         }
         let mut begin = [0; SPOKEN];
-        if let Some(Ok(n)) = self.at_first(&shared, stream.peek(&mut begin)).await {
+        if let Some(Ok(n)) = self
+            .at_first(&shared, &connection, stream.peek(&mut begin))
+            .await
+        {
             let version = self.versions.spoken(&begin[..n]);
-            self.talk(&shared, version, stream, peer).await;
+            self.talk(&shared, version, stream, connection).await;
         }
     }
 
-    async fn encrypted(&self, shared: &Shared, tls: &Tls, stream: TcpStream, peer: IpAddr) {
-        match self.at_first(shared, tls.acceptor().accept(stream)).await {
+    async fn encrypted(
+        &self,
+        shared: &Shared,
+        tls: &Tls,
+        stream: TcpStream,
+        connection: Arc<Connection>,
+    ) {
+        let shaking = tls.acceptor().accept(stream);
+        match self.at_first(shared, &connection, shaking).await {
             Some(Ok(stream)) => {
                 let version = self.versions.agreed(stream.get_ref().1.alpn_protocol());
-                self.talk(shared, version, stream, peer).await;
+                self.talk(shared, version, stream, connection).await;
             }
             Some(Err(error)) => tracing::debug!(error = %error, "TLS could not be agreed upon"),
             None => tracing::debug!("nothing was said in time"),
@@ -203,10 +215,14 @@ impl Server {
     async fn at_first<T>(
         &self,
         shared: &Shared,
+        connection: &Connection,
         begin: impl Future<Output = io::Result<T>>,
     ) -> Option<io::Result<T>> {
+        let until = connection.came() + self.silence_max;
         tokio::select! {
-            begun = tokio::time::timeout(self.silence_max, begin) => begun.ok(),
+            // What has come is looked at, even in the last moment.
+            biased;
+            begun = tokio::time::timeout_at(until, begin) => begun.ok(),
             () = self.cut.cancelled() => None,
             // No request can have come.
             () = shared.ending.cancelled() => None,
@@ -219,12 +235,11 @@ impl Server {
         shared: &Shared,
         version: &auto::Builder<Tracked>,
         stream: S,
-        peer: IpAddr,
+        connection: Arc<Connection>,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let patience = shared.config.limits.write_timeout;
-        let connection = Connection::new(peer, shared.deliveries.clone(), patience);
         let service = TowerToHyperService::new(self.layers.service(Arc::clone(&connection)));
         let socket = TokioIo::new(Socket::new(stream, Arc::clone(&connection), patience));
         let mut serving = std::pin::pin!(version.serve_connection(socket, service));
@@ -275,7 +290,7 @@ impl Server {
     async fn end(&self, connection: &Connection) -> Happened {
         // Until it knows the version of HTTP, hyper waits without a limit.
         let silent = async {
-            tokio::time::sleep(self.silence_max).await;
+            tokio::time::sleep_until(connection.came() + self.silence_max).await;
             if connection.has_spoken() {
                 std::future::pending::<()>().await;
             }

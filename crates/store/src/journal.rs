@@ -9,7 +9,7 @@ use crate::seal::{OVERHEAD, Place, RowKey};
 use crate::{Error, Store};
 
 /// What a journal entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JournalKind {
     /// An externally visible act.
     Step,

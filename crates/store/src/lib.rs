@@ -4,15 +4,15 @@
 //!
 //! | invariant | function | statement |
 //! |---|---|---|
-//! | I1 persist first | [`Store::create`], [`Store::hand_out`] | `create.sql`, `hand_out.sql` |
+//! | I1 persist first | [`Store::create`], [`Store::hand_out`] | `create.sql`, `create_one.sql`, `hand_out.sql` |
 //! | I2 nothing lost | [`Store::unhinted`] | `unhinted.sql` |
-//! | I3 one owner | [`Store::claim`], [`Store::heartbeat`] | `claim.sql`, `claim_queued.sql`, `heartbeat.sql` |
+//! | I3 one owner | [`Store::claim`], [`Store::heartbeat`] | `claim.sql`, `claim_queued.sql`, `claim_one.sql`, `heartbeat.sql` |
 //! | I4 a step once | [`Store::begin_step`], [`Store::finish_step`] | `begin_step.sql`, `finish_step.sql` |
 //! | I4 or it is undone | [`Store::begin_undo`], [`Store::undone`] | `begin_undo.sql`, `undone.sql` |
 //! | I5 no act after cancel | [`Store::cancel`], [`Store::begin_step`] | `lock_task.sql`, `settle_stopped.sql` |
-//! | I6 terminal is final | [`Store::complete`], [`Store::fail`] | `complete.sql`, `fail.sql` |
+//! | I6 terminal is final | [`Store::complete`], [`Store::fail`] | `complete.sql`, `complete_one.sql`, `fail.sql` |
 //! | I7 idempotent creation | [`Store::create`] | `create.sql`, `existing.sql` |
-//! | I8 ownership | [`Store::get`] | `get.sql` |
+//! | I8 ownership | [`Store::get`] | `get.sql`, `get_one.sql`, `tombstones.sql` |
 //! | I9 no promise by being watched | [`Store::raise_unfetched`] | `raise_unfetched.sql` |
 //! | I10 parked is not leaking | [`Store::park`], [`Store::answer`] | `park.sql`, `resume.sql` |
 //! | I10 nor is waiting for a service | [`Store::wait_callback`], [`Store::receive_callback`] | `wait_callback.sql`, `receive_callback.sql` |

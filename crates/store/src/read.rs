@@ -117,7 +117,7 @@ impl Store {
         self.open_lookup(found.into_iter().next().unwrap_or(Lookup::Unknown))
     }
 
-    /// Reads many tasks in one round trip, as [`Store::look`] does; the answers are in the order of the
+    /// Reads many tasks in one round trip, or two where one of them is not there, as [`Store::look`] does; the answers are in the order of the
     /// questions.
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Room for the keys that the tools of this project choose themselves.
-const KEY_BYTES_MIN: usize = 32;
+/// Room for the keys that the tools of this project choose themselves, by the names that upstream servers give.
+const KEY_BYTES_MIN: usize = 64;
 
 /// `[worker]`: running tools.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -34,8 +34,9 @@ pub struct Config {
     #[schemars(with = "String")]
     pub status_interval: Duration,
     /// Key of a step, a question or a callback, at most (bytes); a tool that comes to a longer one fails.
-    /// 32 to 1024, which is the most in an address of a callback. Above 213 the idempotency keys that
-    /// services are handed (`task_id:key:undo`) may be longer than the 255 bytes that many take.
+    /// 64 to 1024, which is the most in an address of a callback. Above 213 the idempotency keys that
+    /// services are handed (`task_id:key:undo`) may be longer than the 255 bytes that many take. The same for all
+    /// workers that serve a tool: raise it once all workers and gateways know it, and lower it before they go back.
     pub key_bytes_max: usize,
     /// Output of one step, at most (bytes); also what undoes it.
     pub step_bytes_max: usize,

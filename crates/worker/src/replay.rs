@@ -37,6 +37,8 @@ impl From<&Config> for Limits {
 #[derive(Debug)]
 pub(crate) struct Replay {
     journal: BTreeMap<i32, Vec<JournalEntry>>,
+    /// Of an earlier run, longer than is allowed by now: they were not then.
+    long: BTreeSet<(JournalKind, String)>,
     position: i32,
     /// Keys used in this run; a step and a question may share one.
     steps: BTreeSet<String>,
@@ -52,6 +54,10 @@ pub(crate) struct Replay {
 impl Replay {
     pub(crate) fn new(entries: Vec<JournalEntry>, limits: Limits) -> Self {
         let (count, mut bytes) = (entries.len(), 0);
+        let long = entries
+            .iter()
+            .filter(|entry| entry.key.len() > limits.key_bytes_max);
+        let long = long.map(|entry| (entry.kind, entry.key.clone())).collect();
         let mut journal: BTreeMap<i32, Vec<JournalEntry>> = BTreeMap::new();
         for entry in entries {
             bytes += usize::try_from(entry.bytes).unwrap_or(usize::MAX);
@@ -59,6 +65,7 @@ impl Replay {
         }
         Self {
             journal,
+            long,
             position: 0,
             steps: BTreeSet::new(),
             questions: BTreeSet::new(),
@@ -97,7 +104,8 @@ impl Replay {
     /// Uses a key, which may be done once.
     pub(crate) fn take_key(&mut self, kind: JournalKind, key: &str) -> Result<(), ToolError> {
         let max = self.limits.key_bytes_max;
-        if !(1..=max).contains(&key.len()) && !self.holds(kind, key) {
+        let is_good = (1..=max).contains(&key.len());
+        if !is_good && !self.long.contains(&(kind, key.to_owned())) {
             return Err(drift(format!(
                 "the key \"{key}\" is not between 1 and {max} bytes long"
             )));
@@ -112,12 +120,6 @@ impl Replay {
         } else {
             Err(drift(format!("{} comes twice", name(kind, key))))
         }
-    }
-
-    /// Whether an earlier run used this key: it was not too long then, whatever the settings say now.
-    fn holds(&self, kind: JournalKind, key: &str) -> bool {
-        let mut entries = self.journal.values().flatten();
-        entries.any(|entry| entry.kind == kind && entry.key == key)
     }
 
     /// What the journal holds of the step that the run comes to.

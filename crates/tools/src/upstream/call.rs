@@ -14,6 +14,9 @@ use super::message;
 use super::outcome::Outcome;
 use super::tool::UpstreamTool;
 
+/// Of the name of a question, by which it is asked in a task.
+const KEY_BYTES_MAX: usize = 40;
+
 /// One run of a tool, from the top.
 pub(super) struct Call<'a> {
     pub(super) tool: &'a UpstreamTool,
@@ -196,10 +199,10 @@ impl<'a> Call<'a> {
 
     /// A key is used once in a task's life, by a server in each round.
     fn question_key(&self, key: &str) -> String {
-        // Longer ones than the journal takes are cut; their round keeps them apart from others'.
-        let key: String = key.chars().take(40).collect();
+        // Longer ones than any journal takes are cut; their round keeps them apart from others'.
+        let key = &key[..key.floor_char_boundary(KEY_BYTES_MAX)];
         match self.round {
-            1 => key,
+            1 => key.to_owned(),
             round => format!("{key}.{round}"),
         }
     }

@@ -72,7 +72,7 @@ async fn status_messages() {
 async fn keys() {
     assert_eq!(worker::Config::default().key_bytes_max, 200);
     keys_of::<200>().await;
-    keys_of::<40>().await;
+    keys_of::<64>().await;
     keys_of::<1_024>().await;
 }
 
@@ -129,7 +129,7 @@ async fn keys_of_a_journal_stay_good_when_less_is_allowed() {
     let policy = ToolPolicy::default();
     let body: Body = |_, context| {
         Box::pin(async move {
-            let key = "k".repeat(60);
+            let key = "k".repeat(80);
             context.step(Step::new(&key), |_| async { Ok(()) }).await?;
             context.ask(vec![go(&key)]).await?;
             done()
@@ -139,9 +139,9 @@ async fn keys_of_a_journal_stay_good_when_less_is_allowed() {
     let id = world.start(&policy).await;
     world.wait(id, &["input_required"]).await;
     before.drain().await.unwrap();
-    let _after = world.worker_with(policy.clone(), body, |settings| settings.key_bytes_max = 59);
+    let _after = world.worker_with(policy.clone(), body, |settings| settings.key_bytes_max = 79);
     let answer = json!({"action": "accept", "content": {}});
-    world.answer(id, &"k".repeat(60), answer).await;
+    world.answer(id, &"k".repeat(80), answer).await;
     assert_eq!(world.wait_over(id).await.status.as_str(), "completed");
     let new = world.start(&policy).await;
     assert_eq!(reason(&world.wait_over(new).await), "journal_drift");
@@ -154,12 +154,12 @@ fn go(key: &str) -> Question {
 /// Gateways take addresses with keys of 1,024 bytes, and an index rows of more.
 #[test]
 fn lengths_of_keys_have_bounds() {
-    for (bytes, good) in [(31, false), (32, true), (1_024, true), (1_025, false)] {
+    for (bytes, good) in [(63, false), (64, true), (1_024, true), (1_025, false)] {
         let settings = worker::Config {
             key_bytes_max: bytes,
             ..worker::Config::default()
         };
-        let told = format!("worker.key_bytes_max: {bytes} is not between 32 and 1024 (");
+        let told = format!("worker.key_bytes_max: {bytes} is not between 64 and 1024 (");
         let problems = settings.validate();
         assert_eq!(problems.is_empty(), good, "{problems:?}");
         assert!(good || problems.concat().starts_with(&told), "{problems:?}");
