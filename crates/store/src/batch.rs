@@ -95,10 +95,12 @@ impl<Q, A> Batches<Q, A> {
     /// The answer to a question, asked together with those that wait beside it. `round_trip`
     /// answers in the order of the questions. Whoever waits until `impatient`, and again each time after that,
     /// lets another round trip begin if one more may: one that hangs shall not hold up those who came after it.
+    /// Whoever has the turn waits for `pause` before it looks who asks with it.
     pub(crate) async fn ask<F, P, E>(
         &self,
         question: Q,
         impatient: impl Fn() -> P,
+        pause: impl Future<Output = ()>,
         round_trip: impl Fn(Vec<Q>) -> F,
     ) -> Asked<A>
     where
@@ -114,6 +116,10 @@ impl<Q, A> Batches<Q, A> {
             },
             Entered::Full => return Asked::Full,
         };
+        // A crowd is company enough.
+        if self.lock().waiting.len() + 1 < self.limits.crowd {
+            pause.await;
+        }
         let mut questions = vec![own];
         let mut followers = Vec::new();
         self.gather(&mut questions, &mut followers);

@@ -4,7 +4,7 @@
 //! All of it is safe to ask again: ids and tokens are chosen before the first try. So a caller whose
 //! round trip failed asks alone, and of many only the one whose question is at fault gets its error.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::TaskId;
@@ -31,16 +31,64 @@ const TOGETHER: Limits = Limits {
 /// up for longer.
 const IMPATIENT: Duration = Duration::from_millis(100);
 
+/// Between the beginnings of two round trips of one kind: who comes sooner gathers with others. Whoever is alone never
+/// comes so soon, and where many do, a few of them together cost Postgres little more than one.
+const PACE: Duration = Duration::from_millis(2);
+
 /// Whoever asks for others may use its last try to the end.
 const LEADER_LATE: Duration = Duration::from_secs(1);
 
 /// Those who ask together, by what they ask.
 #[derive(Clone)]
 pub(crate) struct Together {
-    pub(crate) reads: Batches<(Principal, TaskId), Lookup>,
-    pub(crate) creates: Batches<Arc<Row>, Option<Task>>,
-    pub(crate) claims: Batches<Arc<Due>, Option<Claim>>,
-    pub(crate) results: Batches<Arc<Finished>, Option<Duration>>,
+    pub(crate) reads: Kind<(Principal, TaskId), Lookup>,
+    pub(crate) creates: Kind<Arc<Row>, Option<Task>>,
+    pub(crate) claims: Kind<Arc<Due>, Option<Claim>>,
+    pub(crate) results: Kind<Arc<Finished>, Option<Duration>>,
+}
+
+/// One kind of question.
+pub(crate) struct Kind<Q, A> {
+    batches: Batches<Q, A>,
+    /// What commits keeps a pace; reads cost too little for that.
+    pace: Option<Arc<Pace>>,
+}
+
+impl<Q, A> Kind<Q, A> {
+    fn paced(batches: Batches<Q, A>) -> Self {
+        Self {
+            batches,
+            pace: Some(Arc::default()),
+        }
+    }
+}
+
+impl<Q, A> Clone for Kind<Q, A> {
+    fn clone(&self) -> Self {
+        Self {
+            batches: self.batches.clone(),
+            pace: self.pace.clone(),
+        }
+    }
+}
+
+/// When the last round trip of a kind began.
+#[derive(Default)]
+struct Pace(Mutex<Option<Instant>>);
+
+impl Pace {
+    /// Waits until another one may begin.
+    async fn keep(&self) {
+        let last = *self.last();
+        if let Some(last) = last.filter(|last| last.elapsed() < PACE) {
+            tokio::time::sleep_until((last + PACE).into()).await;
+        }
+        *self.last() = Some(Instant::now());
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Together {
@@ -50,10 +98,15 @@ impl Together {
 
     fn within(limits: Limits) -> Self {
         Self {
-            reads: Batches::new(limits, |_| 0),
-            creates: Batches::new(limits, |row| row.bytes()),
-            claims: Batches::new(limits, |_| 0),
-            results: Batches::new(limits, |finished| finished.bytes()),
+            reads: Kind {
+                batches: Batches::new(limits, |_| 0),
+                pace: None,
+            },
+            creates: Kind::paced(Batches::new(limits, |row: &Arc<Row>| row.bytes())),
+            claims: Kind::paced(Batches::new(limits, |_| 0)),
+            results: Kind::paced(Batches::new(limits, |finished: &Arc<Finished>| {
+                finished.bytes()
+            })),
         }
     }
 }
@@ -86,7 +139,7 @@ impl Store {
     pub(crate) async fn together<Q, A, F>(
         &self,
         operation: &'static str,
-        batches: &Batches<Q, A>,
+        kind: &Kind<Q, A>,
         question: Q,
         round_trip: impl Fn(Vec<Q>) -> F,
     ) -> Result<Option<A>, Error>
@@ -94,10 +147,17 @@ impl Store {
         F: Future<Output = Result<Vec<A>, Error>>,
     {
         let impatient = || tokio::time::sleep(IMPATIENT);
-        let asking = batches.ask(question, impatient, |questions: Vec<Q>| {
-            self.metrics.together(operation, questions.len());
-            round_trip(questions)
-        });
+        let pause = async {
+            if let Some(pace) = &kind.pace {
+                pace.keep().await;
+            }
+        };
+        let asking = kind
+            .batches
+            .ask(question, impatient, pause, |questions: Vec<Q>| {
+                self.metrics.together(operation, questions.len());
+                round_trip(questions)
+            });
         // In an outage whoever came before has its own time first; ours does not begin after it.
         let patience = self.wait_max + LEADER_LATE;
         match tokio::time::timeout(patience, asking).await {

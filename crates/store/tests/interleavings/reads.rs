@@ -142,6 +142,7 @@ fn run(scenario: Scenario) {
                 .ask(
                     question,
                     || impatient(question),
+                    yield_now(),
                     |questions| round_trip(scenario, &seen, questions),
                 )
                 .await
@@ -207,7 +208,7 @@ fn a_lone_question_is_asked_at_once_and_alone() {
             };
             let seen = Mutex::new(Seen::default());
             let batches = Batches::<u32, u32>::new(scenario.limits, |_| 0);
-            let found = block_on(batches.ask(7, pending::<()>, |questions| {
+            let found = block_on(batches.ask(7, pending::<()>, yield_now(), |questions| {
                 round_trip(scenario, &seen, questions)
             }));
             assert_eq!(found, Asked::Answered(answer(7)));
@@ -240,9 +241,9 @@ fn one_that_hangs_holds_up_nobody_who_is_impatient() {
         let trip =
             async |questions: Vec<u32>| Ok::<_, ()>(questions.into_iter().map(answer).collect());
         block_on(async {
-            let mut hangs = Box::pin(batches.ask(0, pending::<()>, hanging));
+            let mut hangs = Box::pin(batches.ask(0, pending::<()>, yield_now(), hanging));
             assert!(poll(&mut hangs).await.is_pending());
-            let other = batches.ask(1, yield_now, trip);
+            let other = batches.ask(1, yield_now, yield_now(), trip);
             assert_eq!(other.await, Asked::Answered(answer(1)));
         });
     };
@@ -279,13 +280,13 @@ fn who_was_impatient_while_all_were_busy_is_asked_for_later() {
             Ok::<_, ()>(questions.into_iter().map(answer).collect())
         };
         block_on(async {
-            let mut hangs = Box::pin(batches.ask(0, pending::<()>, hanging));
+            let mut hangs = Box::pin(batches.ask(0, pending::<()>, yield_now(), hanging));
             assert!(poll(&mut hangs).await.is_pending());
-            let mut second = Box::pin(batches.ask(1, yield_now, slow));
+            let mut second = Box::pin(batches.ask(1, yield_now, yield_now(), slow));
             while !*begun.lock().unwrap() {
                 assert!(poll(&mut second).await.is_pending());
             }
-            let mut third = Box::pin(batches.ask(2, yield_now, slow));
+            let mut third = Box::pin(batches.ask(2, yield_now, yield_now(), slow));
             assert!(poll(&mut third).await.is_pending());
             assert!(poll(&mut third).await.is_pending(), "both are in flight");
             assert_eq!(second.await, Asked::Answered(answer(1)));
@@ -315,7 +316,7 @@ fn what_is_heavy_has_less_company() {
                 .map(|question| {
                     (
                         question,
-                        Box::pin(batches.ask(question, pending::<()>, trip)),
+                        Box::pin(batches.ask(question, pending::<()>, yield_now(), trip)),
                     )
                 })
                 .into();
@@ -382,7 +383,9 @@ fn who_went_away_before_the_own_turn_is_not_asked_for() {
                         yield_now().await;
                         Ok::<_, ()>(questions.into_iter().map(answer).collect())
                     };
-                    batches.ask(question, pending::<()>, round_trip).await
+                    batches
+                        .ask(question, pending::<()>, yield_now(), round_trip)
+                        .await
                 }
             };
             block_on(async {
