@@ -14,7 +14,7 @@
 -- output of one and changes none, and ends only steps whose service called back; it changes neither whose a task is nor
 -- what it is called with, nor is what it makes anything but a job that waits; and it reads no line of the audit. A
 -- worker makes no task, deletes none, gives none to another, and sees neither audit nor keys of idempotency. Cron makes
--- none, gives no result, reads neither arguments nor results, and changes no word of the audit.
+-- none, gives no result, reads neither arguments nor results nor answers, and changes no word of the audit.
 --
 -- What it is not worth. All of a kind are one: whoever is a gateway reads the tasks of all principals with arguments,
 -- questions, answers and results; makes tasks for any of them; answers for them, and for services that are to call
@@ -34,7 +34,7 @@ BEGIN
         EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %I', current_schema(), name);
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), name);
         EXECUTE format('GRANT SELECT ON schema_migrations, schema_support, tools, providers, tool_pauses, '
-            'inputs, resource_updates, wanted_resources TO %I', name);
+            'resource_updates, wanted_resources TO %I', name);
     END LOOP;
 
     -- All that cron reads of tasks: not what they are about.
@@ -47,7 +47,7 @@ $$;
 
 -- The gateway makes tasks, stores answers and what services send, asks for stops (and ends what nobody works on), and
 -- throws away what was delivered with its call.
-GRANT SELECT ON tasks, callbacks, tombstones TO mcp_tasks_gateway;
+GRANT SELECT ON tasks, inputs, callbacks, tombstones TO mcp_tasks_gateway;
 GRANT INSERT (id, issuer, subject, tenant, tool, tool_version, queue, priority, arguments, arguments_digest,
     client_capabilities, offered_responses, trace_context, idempotency_key, status_message, created_at, last_updated_at,
     expires_at, ttl_ms_max, phase, run_at, tries_max, work_ms_max, held_until, handed_out_at, hinted_at, hint_epoch,
@@ -70,7 +70,7 @@ GRANT SELECT (id), INSERT ON audit TO mcp_tasks_gateway;
 GRANT INSERT ON audit_tasks TO mcp_tasks_gateway;
 
 -- The worker works: journal, questions, attempts, and what it says of itself and its tools.
-GRANT SELECT ON tasks, steps, attempts, callbacks, workers TO mcp_tasks_worker;
+GRANT SELECT ON tasks, steps, inputs, attempts, callbacks, workers TO mcp_tasks_worker;
 GRANT UPDATE (tool_version, journaled, status, status_message, last_updated_at, expires_at, input_requests,
     input_deadline_at, result, is_error, error, finished_at, phase, run_at, asleep, attempt, claim_token, claimed_by,
     claimed_at, lease_until, started_at, tries, last_error, work_ms_used, open_step, has_undo, pending_status, undone_at,
@@ -94,7 +94,9 @@ GRANT INSERT ON attempts TO mcp_tasks_cron;
 GRANT SELECT (task_id, waiting_since, received_at) ON callbacks TO mcp_tasks_cron;
 GRANT SELECT ON workers TO mcp_tasks_cron;
 GRANT SELECT (task_id, key, seq, undo_state, undo_error), UPDATE (undo_state, undo_error), DELETE ON steps TO mcp_tasks_cron;
-GRANT UPDATE (response, answered_at, answered_by), DELETE ON inputs TO mcp_tasks_cron;
+-- Questions with their defaults, and no answer.
+GRANT SELECT (task_id, key, seq, attempt, request, default_response, asked_at, deadline_at, answered_at),
+    UPDATE (response, answered_at, answered_by), DELETE ON inputs TO mcp_tasks_cron;
 GRANT SELECT (issuer, subject, tool, key, task_id), DELETE ON idempotency_keys TO mcp_tasks_cron;
 GRANT SELECT, INSERT, UPDATE, DELETE ON sweep_leases, alerts, alert_deliveries TO mcp_tasks_cron;
 GRANT SELECT, INSERT, DELETE ON tombstones TO mcp_tasks_cron;

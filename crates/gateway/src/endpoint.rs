@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
 use crate::Shared;
-use crate::admission::Asks;
+use crate::admission::{Asks, Place};
 use crate::auth::Proven;
 use crate::callbacks;
 use crate::caller::Caller;
@@ -115,8 +115,8 @@ pub(crate) async fn handle(
         Some(token) => Box::pin(callbacks::handle(&shared, (&head, token, body), place)).await,
         None => {
             let client = shared.door.peers.client(connection.peer(), &head.headers);
-            let answer = answer(&shared, (head, body), client, place).await;
-            answer.into_response(connection)
+            let (answer, own) = answer(&shared, (head, body), client, place).await;
+            answer.into_response(connection, own)
         }
     };
     page.show(&mut response);
@@ -128,13 +128,13 @@ async fn answer(
     (head, body): (Parts, Incoming),
     client: IpAddr,
     place: OwnedSemaphorePermit,
-) -> Answer {
+) -> (Answer, Option<Place>) {
     let mut meter = Meter::start(&shared.metrics);
     meter.client = Some(client);
     if let Some(document) = shared.door.document(&head) {
         meter.method("metadata");
         meter.outcome("ok");
-        return Answer::Document(document);
+        return (Answer::Document(document), None);
     }
     let admitted = shared.door.admit(&head, client).await.and_then(|proven| {
         let asks = asks(shared, &head.headers);
@@ -144,13 +144,14 @@ async fn answer(
         let own = shared.admission.request(&proven.principal, asks)?;
         Ok((proven, asks, own))
     });
-    let (proven, asks, _own_place) = match admitted {
+    let (proven, asks, own_place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
             // Whoever sends a refused body slowly takes no place of those who are let in.
             drop(place);
             Box::pin(shared.door.discard(&head, body)).await;
-            return Answer::Whole(finish(shared, None, Err(error), &mut meter));
+            let refused = finish(shared, None, Err(error), &mut meter);
+            return (Answer::Whole(refused), None);
         }
     };
     let tells = may_tell(shared, &head.headers);
@@ -169,13 +170,14 @@ async fn answer(
     } else {
         enter(shared, admitted, body).await
     };
-    match entered {
+    let answer = match entered {
         Entered::Told(answer) => answer,
         Entered::Asked(asked) => {
             let (proven, headers, read, meter) = *asked;
             carry_on(shared, proven, headers, read, meter).await
         }
-    }
+    };
+    (answer, Some(own_place))
 }
 
 /// A request whose body may be read.

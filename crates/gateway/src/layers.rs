@@ -83,16 +83,17 @@ impl Layers {
                     let answer = match place {
                         Ok(place) => {
                             // Large: it is moved once here, and not again in every layer.
+                            let connection = Arc::clone(&connection);
                             Box::pin(endpoint::handle(shared, connection, request, place)).await
                         }
-                        Err(_) => refuse(&shared).into_response(connection),
+                        Err(_) => refuse(&shared).into_response(Arc::clone(&connection), None),
                     };
                     if answer.status() == StatusCode::TOO_MANY_REQUESTS {
                         // It waited for nothing: a connection full of requests that are refused would go
                         // through many of them before anybody else gets a turn.
                         tokio::task::yield_now().await;
                     }
-                    Ok::<_, BoxError>(answer.map(|body| body.keeping(busy)))
+                    Ok::<_, BoxError>(answer.map(|body| body.keeping(busy, &connection)))
                 }
             }))
     }

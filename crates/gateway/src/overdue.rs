@@ -1,6 +1,6 @@
-//! Large answers that a client takes long to read: each has so much time, by its length, after which
-//! its connection is closed. Over HTTP/2 this is the only sign of a client that keeps its window
-//! shut, since it may answer every ping meanwhile.
+//! Answers that a client takes long to read: each has so much time, by its length, after which its
+//! connection is closed. Over HTTP/2, where a client may keep its window shut and answer every ping meanwhile, this
+//! is the only sign of it, so that all answers are watched; over HTTP/1 the socket tells, and large ones are.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,13 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::admission::Place;
 use crate::memory::FREE;
 
 /// Who reads no faster than this holds up others.
 const BYTES_A_SECOND: u64 = 16 * 1024;
 
-/// The large answers of one connection that are not written yet.
+/// The answers of one connection that are watched until they are written.
 pub(crate) struct Unwritten {
     book: Mutex<Book>,
     more: Notify,
@@ -37,11 +38,16 @@ impl Unwritten {
         })
     }
 
-    /// A message that is about to be written, and is watched until it was.
-    pub(crate) fn watch(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        if bytes.len() <= FREE {
-            return bytes;
+    /// A message that is about to be written, and is watched until it was if it is large.
+    pub(crate) fn watch_large(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        match bytes.len() > FREE {
+            true => self.watch(bytes, None),
+            false => bytes,
         }
+    }
+
+    /// The same of any length; `place` is kept until then.
+    pub(crate) fn watch(self: &Arc<Self>, bytes: Bytes, place: Option<Place>) -> Bytes {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let time = self.patience + Duration::from_secs(length / BYTES_A_SECOND);
         let key = {
@@ -56,6 +62,7 @@ impl Unwritten {
             bytes,
             of: Arc::clone(self),
             key,
+            _place: place,
         })
     }
 
@@ -91,6 +98,7 @@ struct Watched {
     bytes: Bytes,
     of: Arc<Unwritten>,
     key: (Instant, u64),
+    _place: Option<Place>,
 }
 
 impl AsRef<[u8]> for Watched {
@@ -117,14 +125,17 @@ mod tests {
             let at = Instant::now() + Duration::from_secs(seconds);
             unwritten.first().is_some_and(|first| first <= at)
         };
-        let small = unwritten.watch(Bytes::from(vec![b'x'; FREE]));
+        let small = unwritten.watch_large(Bytes::from(vec![b'x'; FREE]));
         assert!(!overdue(1_000), "nothing large");
-        let larger = unwritten.watch(Bytes::from(vec![b'x'; FREE + 1]));
+        let tiny = unwritten.watch(Bytes::from_static(b"{}"), None);
+        assert!(overdue(31), "it is to be watched however small it is");
+        drop(tiny);
+        let larger = unwritten.watch_large(Bytes::from(vec![b'x'; FREE + 1]));
         assert!(overdue(1_000), "this is");
         drop(larger);
-        drop(unwritten.watch(large()));
+        drop(unwritten.watch_large(large()));
         assert!(!overdue(1_000), "it was written");
-        let slow = unwritten.watch(large());
+        let slow = unwritten.watch_large(large());
         // 30 seconds, and one for each 16 KiB.
         assert!(!overdue(39) && overdue(41));
         let part = slow.slice(1..);
@@ -143,8 +154,8 @@ mod tests {
         let waiting = tokio::time::timeout(soon, told.as_mut()).await;
         assert!(waiting.is_err(), "there is nothing");
         let begun = Instant::now();
-        let slow = unwritten.watch(Bytes::from(vec![b'x'; FREE + 1]));
-        let written = unwritten.watch(Bytes::from(vec![b'x'; FREE + 1]));
+        let slow = unwritten.watch_large(Bytes::from(vec![b'x'; FREE + 1]));
+        let written = unwritten.watch_large(Bytes::from(vec![b'x'; FREE + 1]));
         drop(written);
         let told = tokio::time::timeout(100 * patience, told).await;
         assert!(told.is_ok(), "nobody is told");

@@ -17,6 +17,7 @@ use protocol::jsonrpc;
 use tokio::sync::mpsc;
 
 use crate::Shared;
+use crate::admission::Place;
 use crate::connection::{Busy, Connection};
 use crate::deliveries::Mark;
 use crate::error::Error;
@@ -175,8 +176,12 @@ pub(crate) fn one_line(json: Bytes) -> Bytes {
 }
 
 impl Answer {
-    /// As HTTP.
-    pub(crate) fn into_response(self, connection: Arc<Connection>) -> Response<Body> {
+    /// As HTTP. `place`: of whoever asked, among those who are being answered.
+    pub(crate) fn into_response(
+        self,
+        connection: Arc<Connection>,
+        place: Option<Place>,
+    ) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         let json = HeaderValue::from_static("application/json");
         match self {
@@ -191,15 +196,14 @@ impl Answer {
                 *response.body_mut() = Body::of(document);
                 return response;
             }
-            Self::Whole(mut finished) => {
-                let text = std::mem::take(&mut finished.message.json);
-                finished.message.json = connection.unwritten().watch(text);
+            Self::Whole(finished) => {
                 *response.status_mut() = finished.status;
                 response.headers_mut().extend(finished.headers);
                 response.headers_mut().insert(CONTENT_TYPE, json);
                 *response.body_mut() = Body {
                     kind: Kind::Whole(Some(finished.message)),
                     connection: Some(connection),
+                    place,
                     _busy: None,
                 };
             }
@@ -213,6 +217,7 @@ impl Answer {
                 *response.body_mut() = Body {
                     kind: Kind::Stream(Box::new(stream), Vec::new()),
                     connection: Some(connection),
+                    place: None,
                     _busy: None,
                 };
             }
@@ -259,6 +264,8 @@ pub(crate) async fn once_ended(
 pub(crate) struct Body {
     kind: Kind,
     connection: Option<Arc<Connection>>,
+    /// Until it is known how the answer is sent.
+    place: Option<Place>,
     _busy: Option<Busy>,
 }
 
@@ -273,6 +280,7 @@ impl Body {
         Self {
             kind: Kind::Whole(None),
             connection: None,
+            place: None,
             _busy: None,
         }
     }
@@ -282,12 +290,22 @@ impl Body {
         Self {
             kind: Kind::Whole(Some(Message { json, mark: None })),
             connection: None,
+            place: None,
             _busy: None,
         }
     }
 
-    /// The same; the request is being answered until this was taken.
-    pub(crate) fn keeping(self, busy: Busy) -> Self {
+    /// The same over this connection; the request is being answered until this was taken. Over HTTP/2 what was taken
+    /// may still wait for the client, and counts as being answered until then.
+    pub(crate) fn keeping(mut self, busy: Busy, connection: &Connection) -> Self {
+        let place = self.place.take();
+        if let Kind::Whole(Some(message)) = &mut self.kind {
+            let json = std::mem::take(&mut message.json);
+            message.json = match connection.is_multiplexed() {
+                true => connection.unwritten().watch(json, place),
+                false => connection.unwritten().watch_large(json),
+            };
+        }
         Self {
             _busy: Some(busy),
             ..self
@@ -317,14 +335,23 @@ impl HttpBody for Body {
                     Next::Message(message) if message.json.len() > FREE => {
                         // Not copied: it is counted as long as it is there.
                         let json = match &this.connection {
-                            Some(connection) => connection.unwritten().watch(message.json),
+                            Some(connection) => connection.unwritten().watch_large(message.json),
                             None => message.json,
                         };
                         *rest = vec![Bytes::from_static(b"\n\n"), json];
                         stream.marked = message.mark;
                         (Bytes::from_static(b"data: "), None)
                     }
-                    Next::Message(message) => (event(&message.json), message.mark),
+                    Next::Message(message) => {
+                        let event = event(&message.json);
+                        let event = match &this.connection {
+                            Some(connection) if connection.is_multiplexed() => {
+                                connection.unwritten().watch(event, None)
+                            }
+                            _ => event,
+                        };
+                        (event, message.mark)
+                    }
                 },
             },
         };

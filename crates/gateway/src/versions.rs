@@ -13,9 +13,10 @@ use crate::serve::PING_TIMEOUT;
 
 /// Streams of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 256;
-/// So many bytes tell the versions apart: HTTP/2 begins with `PRI * HTTP/2.0` (RFC 9113 §3.4), and no method of
-/// HTTP/1 is called like that.
-pub(crate) const SPOKEN: usize = 4;
+/// What HTTP/2 begins with (RFC 9113 §3.4), and no request of HTTP/1 does.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// So many bytes tell the versions apart.
+pub(crate) const SPOKEN: usize = PREFACE.len();
 
 /// Runs what HTTP/2 connections spawn as tasks that the drain waits for.
 #[derive(Clone)]
@@ -51,8 +52,8 @@ impl Versions {
     /// By the first bytes that have come.
     pub(crate) fn spoken(&self, begin: &[u8]) -> &auto::Builder<Tracked> {
         match begin {
-            b"PRI " => &self.two,
-            begin if !b"PRI ".starts_with(begin) => &self.one,
+            begin if begin == PREFACE => &self.two,
+            begin if !PREFACE.starts_with(begin) => &self.one,
             _ => &self.either,
         }
     }

@@ -49,6 +49,7 @@ const MIGRATIONS: &[Migration] = migrations![
     (12, "0012_add_sealing"),
     (13, "0013_add_audit_outcome"),
     (14, "0014_guard_journal"),
+    (15, "0015_name_schemas"),
 ];
 
 /// How long a statement of a migration waits for a lock before the migration gives way.

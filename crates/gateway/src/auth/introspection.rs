@@ -24,6 +24,9 @@ use crate::metrics::Metrics;
 
 /// Requests to one issuer at once. Made-up tokens must not become a flood of our own.
 const REQUESTS_MAX: usize = 64;
+/// Callers that wait for one issuer at once, here or for its keys. Each holds one of the places of all requests, and
+/// anybody may come with made-up tokens: beyond that a caller is told at once to come again.
+pub(super) const WAITING_MAX: usize = 256;
 /// How long a token waits for its turn.
 const PLACE_WAIT: Duration = Duration::from_secs(2);
 /// A token that is not active does not become so; but an issuer may be late to know it.
@@ -39,6 +42,7 @@ pub(super) struct Introspection {
     /// By token: those that are being asked about. Who waits holds the question; it ends with the
     /// last of them.
     asking: Mutex<HashMap<Hash, WeakShared<BoxFuture<'static, Answer>>>>,
+    waiting: Semaphore,
     pub(super) cache: Duration,
 }
 
@@ -68,14 +72,18 @@ impl Introspection {
                 metrics,
             }),
             asking: Mutex::default(),
+            waiting: Semaphore::new(WAITING_MAX),
             cache: issuer.introspection_cache,
         })
     }
 
     /// What the token is worth.
     pub(super) async fn ask(&self, token: &str, hash: Hash) -> Answer {
-        let asking = self.asking(token, hash);
-        let answer = asking.await;
+        let Ok(_waiting) = self.waiting.try_acquire() else {
+            self.asker.counted("crowded");
+            return Err(crowded());
+        };
+        let answer = self.asking(token, hash).await;
         self.lock().remove(&hash);
         answer
     }
@@ -104,28 +112,33 @@ impl Introspection {
     }
 }
 
+fn crowded() -> Refused {
+    unavailable("too many tokens are being checked")
+}
+
 impl Asker {
+    fn counted(&self, outcome: &str) {
+        let labels = ["introspection", outcome];
+        self.metrics
+            .issuer_requests
+            .with_label_values(&labels)
+            .inc();
+    }
+
     async fn ask(&self, token: &str) -> Answer {
-        let counted = |outcome| {
-            let labels = ["introspection", outcome];
-            self.metrics
-                .issuer_requests
-                .with_label_values(&labels)
-                .inc();
-        };
         // In order: whoever came with a good token need not be lucky.
         let place = tokio::time::timeout(PLACE_WAIT, self.places.acquire()).await;
         let Ok(Ok(_place)) = place else {
-            counted("crowded");
-            return Err(unavailable("too many tokens are being checked"));
+            self.counted("crowded");
+            return Err(crowded());
         };
         match self.exchange(token).await {
             Ok(answer) => {
-                counted("ok");
+                self.counted("ok");
                 Ok(answer)
             }
             Err(error) => {
-                counted("failed");
+                self.counted("failed");
                 tracing::warn!(
                     issuer = self.issuer,
                     error,

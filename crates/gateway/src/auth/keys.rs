@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use http::Uri;
 use serde::Deserialize;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
 use super::fetch::{Client, fetchable};
+use super::introspection::WAITING_MAX;
 use super::issuer::Issuer;
 use super::jwk::{Algorithm, Key, KeySet};
 use super::metadata;
@@ -35,6 +36,8 @@ pub(super) struct Keys {
     times: Times,
     state: watch::Sender<State>,
     missed: Notify,
+    /// Callers who wait for a look.
+    waiting: Semaphore,
     metrics: Metrics,
 }
 
@@ -100,6 +103,7 @@ impl Keys {
             },
             state: watch::Sender::new(State::default()),
             missed: Notify::new(),
+            waiting: Semaphore::new(WAITING_MAX),
             metrics,
         }
     }
@@ -120,6 +124,9 @@ impl Keys {
                 return Err(self.missing(&state));
             }
             state.looks
+        };
+        let Ok(_waiting) = self.waiting.try_acquire() else {
+            return Err(Missing::Unavailable);
         };
         self.missed.notify_one();
         let looked = states.wait_for(|state| state.looks > looks);

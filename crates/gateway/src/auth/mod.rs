@@ -236,6 +236,11 @@ impl Authenticator {
 
 fn dev(token: Option<&str>) -> Result<Proven, Refused> {
     let name = token.unwrap_or(ANONYMOUS);
+    if name.starts_with(api_keys::PREFIX) {
+        return Err(invalid(
+            "in development the token is a name, and this is an API key: auth.mode is not \"tokens\"",
+        ));
+    }
     if name.len() > NAME_BYTES_MAX {
         return Err(invalid(
             "in development the token is a name of at most 256 bytes",

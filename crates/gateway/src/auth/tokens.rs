@@ -189,7 +189,7 @@ impl Tokens {
         }
         let proven = self.judge(&claims, &issuer.config, Origin::Token)?;
         let Some(keys) = &issuer.keys else {
-            let verified = self.introspect(issuer, token, hash).await;
+            let verified = self.introspect(issuer, token, hash, proven.until).await;
             if let Err(refused) = &verified {
                 self.remember_refusal(hash, refused);
             }
@@ -221,7 +221,7 @@ impl Tokens {
         let issuer = issuers
             .find(|issuer| issuer.config.is_asked_about(token))
             .ok_or_else(|| invalid("the access token is malformed"))?;
-        let verified = self.introspect(issuer, token, hash).await;
+        let verified = self.introspect(issuer, token, hash, None).await;
         if let Err(refused) = &verified {
             self.remember_refusal(hash, refused);
         }
@@ -242,16 +242,20 @@ impl Tokens {
         self.refused.put(hash, known);
     }
 
+    /// `until`: when the token itself says that it ends, seconds since 1970; its issuer need not (RFC 7662 §2.2).
     async fn introspect(
         &self,
         issuer: &Issuer,
         token: &str,
         hash: Hash,
+        until: Option<i64>,
     ) -> Result<Arc<Proven>, Refused> {
         let introspection = issuer.introspection.as_ref().ok_or_else(not_active)?;
         let told = introspection.ask(token, hash).await?;
         let claims = Claims::read(&told.ok_or_else(not_active)?)?;
-        let proven = Arc::new(self.judge(&claims, &issuer.config, Origin::Introspection)?);
+        let mut proven = self.judge(&claims, &issuer.config, Origin::Introspection)?;
+        proven.until = proven.until.into_iter().chain(until).min();
+        let proven = Arc::new(proven);
         let known = Known {
             worth: Ok(Arc::clone(&proven)),
             until: proven.until,

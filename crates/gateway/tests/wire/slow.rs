@@ -51,40 +51,99 @@ async fn a_client_that_reads_nothing_is_cut_off() {
     assert!(world.client("bob").discover().await.is_ok());
 }
 
-/// Over HTTP/2 a client may read all that comes and yet take nothing of an answer.
+/// Over HTTP/2 a client may read all that comes and yet take nothing of an answer, however short that is.
 #[tokio::test]
 async fn a_window_that_stays_shut_is_cut_off() {
+    for length in [1, FREE, 20_000] {
+        let mut config = config();
+        config.limits.write_timeout = Duration::from_millis(500);
+        let world = World::with(config).await;
+        let alice = world.client("alice");
+        let name = finished(&world, length).await;
+        cut_off(ask_shut(&world, "alice", &name, 1).await).await;
+        settled(&world, "mcp_tasks_gateway_connections", 0.0).await;
+        settled(&world, "mcp_tasks_gateway_message_bytes", 0.0).await;
+        assert!(alice.get(&name).await.is_ok());
+    }
+}
+
+/// Nor do those whom we do not know, who are answered why.
+#[tokio::test]
+async fn who_takes_no_refusal_is_cut_off() {
     let mut config = config();
     config.limits.write_timeout = Duration::from_millis(500);
     let world = World::with(config).await;
+    // No name is believed that looks like a key.
+    cut_off(ask_shut(&world, "mtk_mallory", "unknown", 1).await).await;
+}
+
+/// As long as an answer waits it is one of those that its principal may have open.
+#[tokio::test]
+async fn answers_that_are_not_taken_are_open_requests() {
+    let mut config = config();
+    config.limits.write_timeout = 3 * SECOND;
+    config.limits.requests_of_principal_max = 4;
+    let world = World::with(config).await;
+    let name = finished(&world, 1).await;
+    let shut = ask_shut(&world, "alice", &name, 4).await;
+    let alice = world.client("alice");
+    let refused = async || alice.get(&name).await.is_err().then_some(());
+    let waiting = harness::wait::until("there are as many as may be", SOON, refused);
+    waiting.await.unwrap();
+    assert!(world.client("bob").discover().await.is_ok());
+    cut_off(shut).await;
+    let answered = async || alice.get(&name).await.is_ok().then_some(());
+    let waiting = harness::wait::until("they are closed", SOON, answered);
+    waiting.await.unwrap();
+}
+
+/// As many bytes as are not counted.
+const FREE: usize = 16 * 1024;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A task of alice's whose result is about so long.
+async fn finished(world: &World, length: usize) -> String {
     let alice = world.client("alice");
     let task = alice.call("task", json!({})).await.unwrap();
     let claim = world.claim("task").await;
-    world.complete(&claim, &text(&"x".repeat(20_000))).await;
-    let body = alice
-        .request("tasks/get", json!({"taskId": task["taskId"]}))
-        .bytes();
+    let frame = 600;
+    let result = text(&"x".repeat(length.saturating_sub(frame)));
+    world.complete(&claim, &result).await;
+    task["taskId"].as_str().unwrap().to_owned()
+}
 
+/// Asks for it so many times over a connection of which the window stays shut.
+async fn ask_shut(world: &World, who: &str, name: &str, times: u32) -> TcpStream {
+    let body = world
+        .client(who)
+        .request("tasks/get", json!({"taskId": name}))
+        .bytes();
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     // SETTINGS_INITIAL_WINDOW_SIZE = 0.
     let shut = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    let name = task["taskId"].as_str().unwrap();
+    let token = format!("Bearer {who}");
     let head = frames::head(&[
-        ("authorization", "Bearer alice"),
+        ("authorization", &token),
         ("content-type", "application/json"),
         ("accept", "application/json, text/event-stream"),
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "tasks/get"),
         ("mcp-name", name),
     ]);
-    for bytes in [
-        PREFACE.to_vec(),
-        shut,
-        frame(HEADERS, 4, 1, &head),
-        frame(0, 1, 1, &body),
-    ] {
-        stream.write_all(&bytes).await.unwrap();
+    stream.write_all(PREFACE).await.unwrap();
+    stream.write_all(&shut).await.unwrap();
+    for n in 0..times {
+        let asked = [
+            frame(HEADERS, 4, 1 + 2 * n, &head),
+            frame(0, 1, 1 + 2 * n, &body),
+        ];
+        stream.write_all(&asked.concat()).await.unwrap();
     }
+    stream
+}
+
+/// It is closed, whatever it reads.
+async fn cut_off(mut stream: TcpStream) {
     let reading = async {
         let mut bytes = vec![0; 4096];
         while stream.read(&mut bytes).await.is_ok_and(|n| n > 0) {}
@@ -92,9 +151,6 @@ async fn a_window_that_stays_shut_is_cut_off() {
     tokio::time::timeout(SOON, reading)
         .await
         .expect("it is cut off");
-    settled(&world, "mcp_tasks_gateway_connections", 1.0).await;
-    settled(&world, "mcp_tasks_gateway_message_bytes", 0.0).await;
-    assert!(alice.get(name).await.is_ok());
 }
 
 /// A body that was refused by its head is read away for a while, so that its sender reads why.

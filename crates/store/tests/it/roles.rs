@@ -217,6 +217,7 @@ async fn each_process_does_its_work_and_no_others() {
         "UPDATE tasks SET first_fetched_at = now()",
         "SELECT arguments FROM tasks",
         "SELECT result FROM tasks",
+        "SELECT response FROM inputs",
         "INSERT INTO steps DEFAULT VALUES",
         "UPDATE steps SET output = 'x'",
         "UPDATE callbacks SET response = 'x'",

@@ -129,6 +129,53 @@ async fn an_answer_is_believed_no_longer_than_the_token_lives() {
         .unwrap();
 }
 
+/// Made-up tokens of one stranger wait for their issuer, and whoever needs it not has places left.
+#[tokio::test]
+async fn who_waits_for_an_issuer_leaves_places_to_others() {
+    let mut gateway = crate::support::config();
+    gateway.limits.requests_max = 300;
+    gateway.limits.refused_tokens_of_address_burst = 10_000;
+    let doors = Doors::of(gateway, |auth| auth).await;
+    let good = doors.p256.sign(&doors.claims());
+    doors.issuer.behave(Manner::Slow(60 * SECOND));
+    let tokens: Vec<String> = (0..400).map(|n| format!("made-up-{n}")).collect();
+    let strangers = futures::future::join_all(tokens.iter().map(|token| doors.status(token)));
+    let others = async {
+        // Once the crowd is there.
+        let refused = async || (doors.world.metric(CROWDED) >= 100.0).then_some(());
+        harness::wait::until("some were told to come again", SOON, refused)
+            .await
+            .unwrap();
+        doors.status(&good).await
+    };
+    let (told, status) = futures::future::join(strangers, others).await;
+    assert_eq!(status, 200);
+    assert!(told.iter().all(|status| *status == 503), "{told:?}");
+}
+
+const CROWDED: &str =
+    "mcp_tasks_gateway_issuer_requests_total{kind=\"introspection\",outcome=\"crowded\"}";
+
+/// A JWT says itself when it ends, whether or not its issuer does when it is asked.
+#[tokio::test]
+async fn an_answer_about_a_jwt_is_believed_no_longer_than_it_says() {
+    let doors = Doors::with(|mut auth| {
+        auth.issuers[0].introspect_jwts = true;
+        auth.issuers[0].introspection_cache = 3600 * SECOND;
+        auth.leeway = Duration::ZERO;
+        auth
+    })
+    .await;
+    let token = doors.p256.sign(&doors.changed("exp", json!(now() + 3)));
+    let said = json!({"active": true, "sub": "alice", "aud": US});
+    doors.issuer.know(&token, said);
+    assert_eq!(doors.status(&token).await, 200);
+    let over = async || (doors.status(&token).await == 401).then_some(());
+    harness::wait::until("the token has expired", SOON, over)
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn what_looks_like_a_jwt_is_judged_as_one() {
     let doors = Doors::new().await;
