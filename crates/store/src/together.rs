@@ -173,3 +173,26 @@ impl Store {
         self.wait_max.saturating_sub(started.elapsed())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// Whoever comes soon waits for the rest of the time; whoever comes later, or first, for nothing.
+    #[tokio::test]
+    async fn a_pace_is_kept_by_those_who_come_too_soon() {
+        let pace = Pace::default();
+        let is_ready = || {
+            let mut context = Context::from_waker(Waker::noop());
+            std::pin::pin!(pace.keep()).poll(&mut context).is_ready()
+        };
+        assert!(is_ready());
+        let last = (*pace.last()).unwrap();
+        pace.keep().await;
+        assert!(last.elapsed() >= PACE);
+        tokio::time::sleep(PACE).await;
+        assert!(is_ready());
+    }
+}
