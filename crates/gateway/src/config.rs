@@ -170,8 +170,8 @@ pub struct Limits {
     /// Open connections of one address (of IPv6: of one network of 64 bits) that is no trusted proxy's;
     /// more are answered 429 and closed. 0: any number.
     pub connections_of_address_max: usize,
-    /// Tokens of one address that were refused, per second, at length. Beyond it only tokens are let in
-    /// that are known to be good; the others are answered 429. 0: any number.
+    /// Tokens of one address that were refused, or could not be judged, per second, at length. Beyond it only
+    /// tokens are let in that are known to be good; the others are answered 429. 0: any number.
     pub refused_tokens_of_address_per_second: u32,
     /// The same, at once after a rest.
     pub refused_tokens_of_address_burst: u32,

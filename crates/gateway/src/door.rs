@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::memory::{FREE, Load};
 use crate::peers::Peers;
+use crate::tries::Tries;
 
 /// Of a refused body, so much is read away.
 const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -28,6 +29,7 @@ const DRAINS_MAX: usize = 1024;
 pub(crate) struct Door {
     pub(crate) auth: Authenticator,
     pub(crate) peers: Peers,
+    tries: Tries,
     path: String,
     /// Bound to loopback: the loopback names count as ours, under any port.
     loopback: bool,
@@ -51,6 +53,7 @@ impl Door {
         Self {
             auth,
             peers: Peers::new(config),
+            tries: Tries::new(config),
             path: config.path.clone(),
             loopback: address.ip().is_loopback(),
             scheme: match config.tls.certificate_file {
@@ -111,20 +114,29 @@ impl Door {
     pub(crate) async fn admit(&self, head: &Parts, client: IpAddr) -> Result<Proven, Error> {
         self.enter(head)?;
         auth::none_in_url(head.uri.query())?;
-        let proven = match self.peers.may_try(client) {
-            Ok(()) => self.auth.authenticate(&head.headers).await,
-            // Who shares an address with somebody who tries tokens goes on; nobody else is looked at.
-            Err(limited) => Ok(self.auth.remembered(&head.headers).ok_or(limited)?),
+        let proven = match self.auth.remembered(&head.headers) {
+            // Who shares an address with somebody who tries tokens goes on.
+            Some(proven) => proven,
+            None => self.look_at(&head.headers, client).await?,
         };
-        if let Err(Refused::Unauthorized { error: Some(_), .. }) = &proven {
-            tracing::debug!(client.address = %client, "token refused");
-            self.peers.failed(client);
-        }
-        let proven = proven?;
         if !is_json(&head.headers) {
             return Err(Error::ContentType);
         }
         Ok(proven)
+    }
+
+    /// Who sends these headers, if the address has not shown too much that was worth nothing. What cannot be judged counts,
+    /// too: else who throws made-up tokens at an issuer until it answers no more could go on.
+    async fn look_at(&self, headers: &HeaderMap, client: IpAddr) -> Result<Proven, Error> {
+        let turn = self.tries.begin(client).await?;
+        let proven = self.auth.authenticate(headers).await;
+        if let Err(Refused::Unauthorized { error: Some(_), .. } | Refused::Unavailable { .. }) =
+            &proven
+        {
+            tracing::debug!(client.address = %client, "token refused");
+            turn.was_bad();
+        }
+        Ok(proven?)
     }
 
     /// Reads the body of a request that was let in, of which it may say how long it is.

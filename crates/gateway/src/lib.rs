@@ -52,6 +52,7 @@ mod stream;
 mod sync;
 pub mod tls;
 mod trace;
+mod tries;
 mod versions;
 mod view;
 mod waiters;

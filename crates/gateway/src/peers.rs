@@ -1,30 +1,21 @@
-//! Where requests come from: the address of a client, and what one address may do before it has shown
-//! a token that is good.
+//! Where requests come from: the address of a client, and how many connections one address may have.
 //!
 //! An address is that of the connection, unless it is a proxy's that the settings trust: then the
 //! proxy says whose it is. Nobody else is believed, whatever headers it sends.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use http::HeaderMap;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::error::Error;
 
 /// Proxies one behind the other that are looked at.
 const HOPS_MAX: usize = 32;
-/// Addresses, before those that are at rest are thrown out.
-const ADDRESSES_MIN: usize = 1024;
-/// Addresses without a connection that are remembered, at most.
-const ADDRESSES_MAX: usize = 64 * 1024;
 
 /// In which header a trusted proxy says whose request it passes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -65,29 +56,15 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
 pub(crate) struct Peers {
     trusted: Vec<IpNet>,
     header: AddressHeader,
-    book: Arc<Mutex<Book>>,
-    /// Somebody's token was refused lately.
-    failing: AtomicBool,
+    seats: Seats,
     connections_max: usize,
-    rate: f64,
-    burst: f64,
 }
 
-#[derive(Default)]
-struct Book {
-    addresses: HashMap<IpAddr, Address>,
-    next_sweep: usize,
-}
-
-struct Address {
-    connections: usize,
-    /// Refused tokens that it may still show.
-    tries: f64,
-    filled_at: Instant,
-}
+/// Connections of each address that has one.
+type Seats = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// The place of a connection among those of its address, as long as this lives.
-pub(crate) struct Seat(Option<(Arc<Mutex<Book>>, IpAddr)>);
+pub(crate) struct Seat(Option<(Seats, IpAddr)>);
 
 impl Peers {
     /// Networks that cannot be read were told of when the settings were judged.
@@ -96,11 +73,8 @@ impl Peers {
         Self {
             trusted: networks.filter_map(|text| network(text).ok()).collect(),
             header: config.client_address_header,
-            book: Arc::default(),
-            failing: AtomicBool::new(false),
+            seats: Arc::default(),
             connections_max: config.limits.connections_of_address_max,
-            rate: f64::from(config.limits.refused_tokens_of_address_per_second),
-            burst: f64::from(config.limits.refused_tokens_of_address_burst),
         }
     }
 
@@ -112,13 +86,13 @@ impl Peers {
             return Some(Seat(None));
         }
         let key = block(peer);
-        let mut book = lock(&self.book);
-        let address = book.address(key, Instant::now(), self);
-        if address.connections >= self.connections_max {
+        let mut seats = lock(&self.seats);
+        let taken = seats.get(&key).copied().unwrap_or_default();
+        if taken >= self.connections_max {
             return None;
         }
-        address.connections += 1;
-        Some(Seat(Some((Arc::clone(&self.book), key))))
+        seats.insert(key, taken + 1);
+        Some(Seat(Some((Arc::clone(&self.seats), key))))
     }
 
     /// Whose request it is that came over a connection of `peer`. Proxies add to the header at its
@@ -151,53 +125,6 @@ impl Peers {
         known
     }
 
-    /// Whether this address may show a token that was not seen to be good before.
-    ///
-    /// # Errors
-    /// If too many of its tokens were refused.
-    pub(crate) fn may_try(&self, client: IpAddr) -> Result<(), Error> {
-        self.may_try_at(Instant::now(), client)
-    }
-
-    fn may_try_at(&self, now: Instant, client: IpAddr) -> Result<(), Error> {
-        if self.rate == 0.0 || !self.failing.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let book = lock(&self.book);
-        let Some(address) = book.addresses.get(&block(client)) else {
-            return Ok(());
-        };
-        let tries = address.tries_at(now, self);
-        if tries >= 1.0 {
-            return Ok(());
-        }
-        Err(Error::Limited {
-            what: "refused tokens from this address",
-            retry_after: Duration::from_secs_f64(((1.0 - tries) / self.rate).clamp(1.0, 3600.0)),
-        })
-    }
-
-    /// A token of this address was refused.
-    pub(crate) fn failed(&self, client: IpAddr) {
-        self.failed_at(Instant::now(), client);
-    }
-
-    fn failed_at(&self, now: Instant, client: IpAddr) {
-        if self.rate == 0.0 {
-            return;
-        }
-        self.failing.store(true, Ordering::Relaxed);
-        let mut book = lock(&self.book);
-        let address = book.address(block(client), now, self);
-        let before = address.tries_at(now, self);
-        address.tries = (before - 1.0).max(0.0);
-        address.filled_at = now;
-        if before >= 1.0 && address.tries < 1.0 {
-            drop(book);
-            tracing::info!(client.address = %client, "too many refused tokens from one address");
-        }
-    }
-
     fn trusts(&self, address: IpAddr) -> bool {
         self.trusted
             .iter()
@@ -206,7 +133,7 @@ impl Peers {
 }
 
 /// What one customer of a network provider has: an address, or in IPv6 a network of 64 bits.
-fn block(address: IpAddr) -> IpAddr {
+pub(crate) fn block(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(v6) => {
@@ -249,45 +176,18 @@ fn forwarded_for(element: &str) -> Option<&str> {
     Some(inner.unwrap_or(value))
 }
 
-fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
-    book.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Book {
-    fn address(&mut self, key: IpAddr, now: Instant, of: &Peers) -> &mut Address {
-        if self.addresses.len() >= self.next_sweep.max(ADDRESSES_MIN) {
-            self.addresses.retain(|_, address| !address.rests(now, of));
-            if self.addresses.len() > ADDRESSES_MAX {
-                self.addresses.retain(|_, address| address.connections > 0);
-            }
-            self.next_sweep = 2 * self.addresses.len();
-        }
-        self.addresses.entry(key).or_insert_with(|| Address {
-            connections: 0,
-            tries: of.burst,
-            filled_at: now,
-        })
-    }
-}
-
-impl Address {
-    fn tries_at(&self, now: Instant, of: &Peers) -> f64 {
-        let since = now.duration_since(self.filled_at).as_secs_f64();
-        of.burst.min(self.tries + since * of.rate)
-    }
-
-    /// A new one would be the same.
-    fn rests(&self, now: Instant, of: &Peers) -> bool {
-        self.connections == 0 && self.tries_at(now, of) >= of.burst
-    }
+fn lock(seats: &Seats) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+    seats.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let Some((book, key)) = &self.0 else { return };
-        let mut book = lock(book);
-        if let Some(address) = book.addresses.get_mut(key) {
-            address.connections = address.connections.saturating_sub(1);
+        let Some((seats, key)) = &self.0 else { return };
+        let mut seats = lock(seats);
+        match seats.get_mut(key) {
+            Some(taken) if *taken > 1 => *taken -= 1,
+            Some(_) => drop(seats.remove(key)),
+            None => {}
         }
     }
 }
@@ -302,8 +202,6 @@ mod tests {
             ..Config::default()
         };
         config.limits.connections_of_address_max = 2;
-        config.limits.refused_tokens_of_address_per_second = 1;
-        config.limits.refused_tokens_of_address_burst = 3;
         change(&mut config);
         Peers::new(&config)
     }
@@ -411,60 +309,20 @@ mod tests {
     }
 
     #[test]
-    fn none_of_either_is_no_limit() {
-        let peers = peers(|config| {
-            config.limits.connections_of_address_max = 0;
-            config.limits.refused_tokens_of_address_per_second = 0;
-        });
+    fn none_is_no_limit() {
+        let peers = peers(|config| config.limits.connections_of_address_max = 0);
         let all: Vec<_> = (0..100).map(|_| peers.connect(ip("1.2.3.4"))).collect();
         assert!(all.iter().all(Option::is_some));
-        for _ in 0..100 {
-            peers.failed(ip("1.2.3.4"));
-            assert!(peers.may_try(ip("1.2.3.4")).is_ok());
-        }
     }
 
     #[test]
-    fn so_many_refused_tokens_of_one_address() {
+    fn addresses_without_connections_are_forgotten() {
         let peers = peers(|_| {});
-        let (bad, good, start) = (ip("1.2.3.4"), ip("1.2.3.5"), Instant::now());
-        for _ in 0..3 {
-            assert!(peers.may_try_at(start, bad).is_ok());
-            peers.failed_at(start, bad);
-        }
-        let may = |ms, who| {
-            peers
-                .may_try_at(start + Duration::from_millis(ms), who)
-                .is_ok()
-        };
-        assert!(!may(0, bad) && may(0, good));
-        for _ in 0..100 {
-            peers.failed_at(start, bad);
-        }
-        assert!(!may(900, bad));
-        let refused = peers.may_try_at(start, bad);
-        let Err(Error::Limited { retry_after, .. }) = refused else {
-            panic!("it has shown too many");
-        };
-        assert_eq!(retry_after, Duration::from_secs(1));
-        assert!(may(1_100, bad), "it may try again");
-        peers.failed_at(start + Duration::from_millis(1_100), bad);
-        assert!(!may(1_100, bad));
-    }
-
-    #[test]
-    fn the_addresses_are_bounded() {
-        let peers = peers(|_| {});
-        let (kept, start) = (peers.connect(ip("1.2.3.4")), Instant::now());
-        for n in 0..3 * u32::try_from(ADDRESSES_MAX).unwrap() {
-            peers.failed_at(start, IpAddr::V4((0x2000_0000 + n).into()));
-        }
-        let known = || lock(&peers.book).addresses.len();
-        assert!(known() <= 2 * ADDRESSES_MAX + 2, "{}", known());
+        let kept = [peers.connect(ip("1.2.3.4")), peers.connect(ip("1.2.3.4"))];
+        drop(peers.connect(ip("1.2.3.5")));
+        assert_eq!(lock(&peers.seats).len(), 1);
         drop(kept);
-        lock(&peers.book).next_sweep = 0;
-        peers.failed_at(start + Duration::from_secs(60), ip("9.9.9.9"));
-        assert_eq!(known(), 1);
+        assert!(lock(&peers.seats).is_empty());
     }
 
     #[test]

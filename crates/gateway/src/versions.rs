@@ -13,6 +13,10 @@ use crate::serve::PING_TIMEOUT;
 
 /// Streams of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 256;
+/// Bytes of a body that a client may send before they are read (RFC 9113 §6.9.2, its default): they are in no account
+/// of memory while it is found out who sends them. That of the whole connection stays hyper's, which is 16 times this,
+/// so that no stream of a proxy stops all others.
+const STREAM_WINDOW: u32 = 65_535;
 /// What HTTP/2 begins with (RFC 9113 §3.4), and no request of HTTP/1 does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// So many bytes tell the versions apart.
@@ -80,6 +84,7 @@ fn builder(shared: &Shared, connections: &TaskTracker) -> auto::Builder<Tracked>
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
         .keep_alive_interval(PING_TIMEOUT)
         .keep_alive_timeout(PING_TIMEOUT);

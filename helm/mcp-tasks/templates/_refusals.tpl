@@ -130,6 +130,9 @@
 {{- if and (not (include "mcp-tasks.loopback" .)) (not $ownFile) (not (dig "auth" "resource" "" $settings)) -}}
 {{- $problems = append $problems "config.auth.resource: access tokens are for somebody: name this server's endpoint as clients see it, as https://mcp.example.com/mcp" -}}
 {{- end -}}
+{{- if and (not (dig "auth" "mode" "" $settings)) (or (dig "auth" "issuers" list $settings) (dig "auth" "api_keys_file" "" $settings)) -}}
+{{- $problems = append $problems "config.auth.mode: missing: issuers or API keys are set, and only \"tokens\" asks them; \"dev\" believes every caller" -}}
+{{- end -}}
 {{- range dig "gateway" "trusted_proxies" list $settings | default list -}}
 {{- $octet := "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])" -}}
 {{- if not (or (regexMatch (printf "^(%s\\.){3}%s(/(3[0-2]|[12]?[0-9]))?$" $octet $octet) (toString .)) (regexMatch "^[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?$" (toString .))) -}}

@@ -1,5 +1,5 @@
-//! What many connections, half bodies, unread answers and open streams take of a gateway's memory, and
-//! how long others wait meanwhile.
+//! What many connections, half heads, half handshakes, half bodies, unread answers and open streams take of a gateway's
+//! memory, and how long others wait meanwhile.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,10 @@ const WRITING: Duration = Duration::from_secs(10);
 pub enum Kind {
     /// Connections that say nothing.
     Idle,
+    /// Requests whose head, almost as long as it may be, does not end.
+    Heads,
+    /// Handshakes of TLS whose first message, as long as TLS has them, does not end.
+    Hellos,
     /// Requests whose body ends half way.
     Bodies,
     /// Requests one behind the other, none of whose answers is read.
@@ -32,8 +36,10 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, with how many connections each takes.
-    pub const ALL: [(Kind, usize); 4] = [
+    pub const ALL: [(Kind, usize); 6] = [
         (Kind::Idle, 9_900),
+        (Kind::Heads, 9_900),
+        (Kind::Hellos, 9_900),
         (Kind::Bodies, 2_000),
         (Kind::Unread, 500),
         (Kind::Streams, 200),
@@ -47,8 +53,8 @@ pub struct Taken {
     pub before: u64,
     /// The most while it lasted.
     pub most: u64,
-    /// Of the quiet one meanwhile.
-    pub seen: Seen,
+    /// Of the quiet one meanwhile; it speaks no TLS.
+    pub seen: Option<Seen>,
 }
 
 /// Floods and holds it for so long.
@@ -85,7 +91,13 @@ pub async fn flood(
         }
     };
     let all = async {
-        let (open, seen) = tokio::join!(flooding, quiet(target, held * 2));
+        let reading = async {
+            match kind {
+                Kind::Hellos => Ok(None),
+                _ => quiet(target, held * 2).await.map(Some),
+            }
+        };
+        let (open, seen) = tokio::join!(flooding, reading);
         drop(open);
         seen
     };
@@ -116,6 +128,12 @@ fn bytes(target: &Target, kind: Kind) -> Vec<u8> {
     const BODY: usize = 4 * 1024 * 1024;
     match kind {
         Kind::Idle => Vec::new(),
+        Kind::Heads => {
+            let mut bytes = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ".to_vec();
+            bytes.resize(31 * 1024, b'x');
+            bytes
+        }
+        Kind::Hellos => hello(),
         Kind::Bodies => {
             let request = target.wire("mallory").get("x");
             let text = String::from_utf8_lossy(&request).into_owned();
@@ -128,6 +146,19 @@ fn bytes(target: &Target, kind: Kind) -> Vec<u8> {
         Kind::Unread => target.wire("mallory").get("x").repeat(1_000),
         Kind::Streams => streams(),
     }
+}
+
+/// All but the end of a ClientHello of 65,000 bytes (RFC 8446 §4), in records of 16,384.
+fn hello() -> Vec<u8> {
+    const LENGTH: u32 = 65_000;
+    let mut message = vec![1];
+    message.extend(&LENGTH.to_be_bytes()[1..]);
+    message.resize(64_000, 0);
+    let record = |part: &[u8]| {
+        let length = u16::try_from(part.len()).unwrap_or_default().to_be_bytes();
+        [&[22, 3, 1], &length[..], part].concat()
+    };
+    message.chunks(16_384).flat_map(record).collect()
 }
 
 /// 250 requests of HTTP/2 whose bodies never come.

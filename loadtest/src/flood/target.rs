@@ -53,6 +53,29 @@ impl Target {
         })
     }
 
+    /// Starts one that speaks TLS.
+    ///
+    /// # Errors
+    /// If the binary is not there.
+    pub async fn encrypted(binary: &Path) -> Result<Target> {
+        let files = Temp::new()?;
+        let other = |error: rcgen::Error| Error::Other(format!("make a certificate: {error}"));
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+        let made = made.map_err(other)?;
+        let write = |name: &str, pem: String| {
+            let file = files.path().join(name);
+            std::fs::write(&file, pem).map_err(Error::io("write a certificate"))?;
+            Ok::<_, Error>(file)
+        };
+        let settings = format!(
+            "[gateway.tls]\ncertificate_file = {:?}\nkey_file = {:?}",
+            write("tls.crt", made.cert.pem())?,
+            write("tls.key", made.signing_key.serialize_pem())?
+        );
+        // It has read them when it has started.
+        Self::start(binary, &settings).await
+    }
+
     /// Where it listens.
     ///
     /// # Errors

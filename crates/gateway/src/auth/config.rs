@@ -19,8 +19,9 @@ const LEEWAY_MAX: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How callers prove who they are.
-    pub mode: Mode,
+    /// How callers prove who they are. Missing: as `dev`, but the process does not start where `issuers` or
+    /// `api_keys_file` are set.
+    pub mode: Option<Mode>,
     /// The canonical URI of this server, as clients name it when they ask for a token (RFC 8707),
     /// such as `https://mcp.example.com/mcp`. A token's `aud` must hold it, exactly. Needed by
     /// access tokens.
@@ -82,7 +83,7 @@ pub enum Mode {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            mode: Mode::default(),
+            mode: None,
             resource: String::new(),
             resource_metadata: String::new(),
             issuers: Vec::new(),
@@ -104,7 +105,14 @@ impl Config {
     /// Everything wrong with these settings for a gateway at `bind`.
     #[must_use]
     pub fn validate(&self, bind: SocketAddr) -> Vec<String> {
-        match self.mode {
+        if self.mode.is_none() && self.names_somebody() {
+            return vec![
+                "auth.mode: missing: auth.issuers or auth.api_keys_file is set, and only \"tokens\" asks them; \"dev\" \
+                 believes every caller"
+                    .to_owned(),
+            ];
+        }
+        match self.mode() {
             Mode::Dev if !bind.ip().is_loopback() => vec![format!(
                 "auth.mode: \"dev\" believes every caller, so gateway.bind must be a loopback \
                  address, not {bind}"
@@ -114,9 +122,19 @@ impl Config {
         }
     }
 
+    /// How callers prove who they are.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_default()
+    }
+
+    fn names_somebody(&self) -> bool {
+        !self.issuers.is_empty() || self.api_keys_file.is_some()
+    }
+
     fn check_tokens(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if self.issuers.is_empty() && self.api_keys_file.is_none() {
+        if !self.names_somebody() {
             problems.push(
                 "auth.mode: \"tokens\" needs [[auth.issuers]] or auth.api_keys_file: else nobody \
                  could call"
@@ -202,7 +220,7 @@ mod tests {
 
     fn tokens() -> Config {
         Config {
-            mode: Mode::Tokens,
+            mode: Some(Mode::Tokens),
             resource: "https://mcp.example.com/mcp".to_owned(),
             issuers: vec![Issuer {
                 issuer: "https://id.example.com/realms/a".to_owned(),
@@ -224,6 +242,30 @@ mod tests {
         assert!(config.validate(SocketAddr::from(([0; 8], 1))).len() == 1);
         let problems = config.validate(bind());
         assert!(problems[0].starts_with("auth.mode: "), "{problems:?}");
+    }
+
+    /// Nobody who names an issuer wants everybody to be believed, and behind a proxy loopback is the internet.
+    #[test]
+    fn who_names_an_issuer_says_how_callers_are_judged() {
+        let own = SocketAddr::from(([127, 0, 0, 1], 1));
+        let keys = Config {
+            api_keys_file: Some("keys.toml".into()),
+            ..Config::default()
+        };
+        for config in [tokens(), keys] {
+            let of = |mode| Config {
+                mode,
+                ..config.clone()
+            };
+            let problems = of(None).validate(own);
+            assert!(
+                problems.len() == 1 && problems[0].starts_with("auth.mode: missing"),
+                "{problems:?}"
+            );
+            for mode in [Mode::Dev, Mode::Tokens] {
+                assert_eq!(of(Some(mode)).validate(own), Vec::<String>::new());
+            }
+        }
     }
 
     #[test]
@@ -299,7 +341,7 @@ mod tests {
     #[test]
     fn nobody_could_call() {
         let config = Config {
-            mode: Mode::Tokens,
+            mode: Some(Mode::Tokens),
             ..Config::default()
         };
         assert!(config.validate(bind())[0].starts_with("auth.mode:"));

@@ -23,7 +23,7 @@ pub const NOBODY: &str = "no API keys, and no issuers: nobody may call";
 
 /// Reads the files that the settings name; asks nobody.
 pub async fn files(config: &Config) -> Vec<Look> {
-    if config.mode == Mode::Dev {
+    if config.mode() == Mode::Dev {
         return Vec::new();
     }
     let mut looks = Vec::new();
@@ -68,7 +68,7 @@ enum Asks {
 }
 
 async fn issuers(config: &Config, asks: Asks) -> Vec<Look> {
-    if config.mode == Mode::Dev {
+    if config.mode() == Mode::Dev {
         return Vec::new();
     }
     let client = match Client::new(config.issuer_timeout, config.ca_file.as_deref()) {

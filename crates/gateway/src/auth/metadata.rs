@@ -20,7 +20,7 @@ pub(super) struct Metadata {
 impl Metadata {
     /// `None` if no authorization server is there to be named.
     pub(super) fn new(config: &Config, endpoint_path: &str) -> Option<Self> {
-        if config.mode != Mode::Tokens || config.issuers.is_empty() {
+        if config.mode() != Mode::Tokens || config.issuers.is_empty() {
             return None;
         }
         let (origin, path) = split(&config.resource);
@@ -78,7 +78,7 @@ mod tests {
 
     fn metadata(resource: &str) -> Metadata {
         let config = Config {
-            mode: Mode::Tokens,
+            mode: Some(Mode::Tokens),
             resource: resource.to_owned(),
             issuers: vec![Issuer {
                 issuer: "https://id.example.com".to_owned(),

@@ -135,7 +135,7 @@ impl Authenticator {
         token_bytes_max: usize,
         metrics: Metrics,
     ) -> Result<Self, Vec<String>> {
-        let how = match config.mode {
+        let how = match config.mode() {
             Mode::Dev => How::Dev,
             Mode::Tokens => How::Tokens(Box::new(Tokens::new(config, metrics)?)),
         };
@@ -322,7 +322,7 @@ mod tests {
     #[tokio::test]
     async fn the_challenge_says_where_to_get_what() {
         let config = Config {
-            mode: Mode::Tokens,
+            mode: Some(Mode::Tokens),
             resource: "https://mcp.example.com/mcp".to_owned(),
             issuers: vec![Issuer {
                 issuer: "https://id.example.com".to_owned(),

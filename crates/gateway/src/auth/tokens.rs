@@ -103,20 +103,27 @@ impl Tokens {
             Err(Refused::Unauthorized { .. } | Refused::Malformed { .. }) => "refused",
             Err(Refused::Unavailable { .. }) => "unavailable",
         };
-        self.metrics
-            .tokens
-            .with_label_values(&[kind, outcome])
-            .inc();
+        self.counted(kind, outcome);
         verified
     }
 
     /// Whose token it is, if that is known without asking or computing anything.
     pub(super) fn remembered(&self, token: &str) -> Option<Proven> {
         let hash = cache::hash(token);
-        if token.starts_with(api_keys::PREFIX) {
-            return self.api_key(&hash).ok();
-        }
-        self.known(&hash)?.ok().map(Arc::unwrap_or_clone)
+        let (kind, proven) = if token.starts_with(api_keys::PREFIX) {
+            ("api_key", self.api_key(&hash).ok()?)
+        } else {
+            (kind(token), Arc::unwrap_or_clone(self.known(&hash)?.ok()?))
+        };
+        self.counted(kind, "accepted");
+        Some(proven)
+    }
+
+    fn counted(&self, kind: &str, outcome: &str) {
+        self.metrics
+            .tokens
+            .with_label_values(&[kind, outcome])
+            .inc();
     }
 
     async fn check(&self, token: &str) -> (&'static str, Result<Proven, Refused>) {
@@ -124,12 +131,11 @@ impl Tokens {
         if token.starts_with(api_keys::PREFIX) {
             return ("api_key", self.api_key(&hash));
         }
-        let is_jwt = jws::looks_like_one(token);
-        let kind = if is_jwt { "jwt" } else { "opaque" };
+        let kind = kind(token);
         if let Some(worth) = self.known(&hash) {
             return (kind, worth.map(Arc::unwrap_or_clone));
         }
-        let verified = if is_jwt {
+        let verified = if kind == JWT {
             self.jwt(token, hash).await
         } else {
             self.opaque(token, hash).await
@@ -281,5 +287,15 @@ impl Tokens {
             now: clock::now(),
         };
         Ok(self.implying(claims.judge(judge, origin)?))
+    }
+}
+
+const JWT: &str = "jwt";
+
+/// What it is to be judged as, if it is no API key.
+fn kind(token: &str) -> &'static str {
+    match jws::looks_like_one(token) {
+        true => JWT,
+        false => "opaque",
     }
 }

@@ -36,7 +36,7 @@ struct Doors {
 
 fn settings(issuer: &Issuer) -> Auth {
     Auth {
-        mode: Mode::Tokens,
+        mode: Some(Mode::Tokens),
         resource: US.to_owned(),
         issuers: vec![Settings {
             issuer: issuer.url.clone(),

@@ -102,7 +102,7 @@ async fn guarded(change: impl FnOnce(&mut Config)) -> (TempDir, World) {
     )
     .unwrap();
     let auth = gateway::auth::Config {
-        mode: gateway::auth::Mode::Tokens,
+        mode: Some(gateway::auth::Mode::Tokens),
         api_keys_file: Some(file),
         ..gateway::auth::Config::default()
     };

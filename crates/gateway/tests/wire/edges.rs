@@ -363,7 +363,7 @@ async fn tokens() {
         let file = files.path().join(format!("{max}.toml"));
         std::fs::write(&file, lengths.map(entry).concat()).unwrap();
         let auth = gateway::auth::Config {
-            mode: gateway::auth::Mode::Tokens,
+            mode: Some(gateway::auth::Mode::Tokens),
             api_keys_file: Some(file),
             ..gateway::auth::Config::default()
         };

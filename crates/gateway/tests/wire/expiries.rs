@@ -16,7 +16,7 @@ const US: &str = "https://mcp.example.com/mcp";
 
 fn settings(issuer: &Issuer) -> Auth {
     Auth {
-        mode: Mode::Tokens,
+        mode: Some(Mode::Tokens),
         resource: US.to_owned(),
         leeway: Duration::ZERO,
         issuers: vec![Settings {
@@ -96,7 +96,7 @@ async fn streams_end_when_their_key_is_removed() {
     let file = files.path().join("keys.toml");
     write_key(&file, "mtk_old");
     let auth = Auth {
-        mode: Mode::Tokens,
+        mode: Some(Mode::Tokens),
         api_keys_file: Some(file.clone()),
         ..Auth::default()
     };

@@ -158,7 +158,7 @@ async fn live_tasks_of_a_tenant() {
     ];
     std::fs::write(&file, keys.concat()).unwrap();
     let auth = gateway::auth::Config {
-        mode: gateway::auth::Mode::Tokens,
+        mode: Some(gateway::auth::Mode::Tokens),
         api_keys_file: Some(file),
         ..gateway::auth::Config::default()
     };

@@ -22,7 +22,7 @@ async fn world(keys: &[(&str, &[&str])], folder: &Path) -> World {
     let file = folder.join("keys.toml");
     std::fs::write(&file, entries.collect::<String>()).unwrap();
     let auth = Auth {
-        mode: Mode::Tokens,
+        mode: Some(Mode::Tokens),
         api_keys_file: Some(file),
         scopes: Scopes {
             call: one("call"),

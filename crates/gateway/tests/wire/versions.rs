@@ -68,3 +68,21 @@ async fn who_says_nothing_is_sent_away() {
         assert!(ended.is_ok(), "{begin:?}: it stays open");
     }
 }
+
+/// What a stream's client may send before a byte of it is read: no more than HTTP/2's own default (RFC 9113 §6.9.2).
+#[tokio::test]
+async fn an_unread_stream_takes_little() {
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    let world = World::with(config()).await;
+    let two = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    let came = answer(&world, &two, 24).await;
+    assert_eq!(came[3], SETTINGS, "{came:?}");
+    let length = usize::from(came[2]);
+    let settings = came[9..9 + length].chunks(6).map(|setting| {
+        let id = u16::from_be_bytes([setting[0], setting[1]]);
+        (id, u32::from_be_bytes(setting[2..].try_into().unwrap()))
+    });
+    let settings: std::collections::HashMap<_, _> = settings.collect();
+    let window = settings.get(&INITIAL_WINDOW_SIZE).copied();
+    assert!(window.is_none_or(|bytes| bytes <= 65_535), "{window:?}");
+}

@@ -133,7 +133,7 @@ fn expected(settings: &Table) -> Result<BTreeSet<String>, Failure> {
 fn believes_tokens(settings: &Table) -> Result<bool, Failure> {
     let auth = settings.get("auth").cloned();
     let auth: gateway::auth::Config = auth.unwrap_or(Value::Table(Table::new())).try_into()?;
-    Ok(auth.mode == gateway::auth::Mode::Tokens)
+    Ok(auth.mode() == gateway::auth::Mode::Tokens)
 }
 
 /// What the file says, without addresses: those are ours. Paths in it are seen from here, where the

@@ -29,7 +29,7 @@ async fn api_keys_are_for_machines() {
     let unprefixed = entry("plain", "subject = \"ci\"");
     std::fs::write(&file, format!("{good}{expired}{unprefixed}")).unwrap();
     let auth = Auth {
-        mode: Mode::Tokens,
+        mode: Some(Mode::Tokens),
         api_keys_file: Some(file.clone()),
         scopes: Scopes {
             call: vec!["call".to_owned()],
@@ -112,12 +112,12 @@ async fn metadata_is_for_everybody() {
 async fn files_that_cannot_be_used_end_the_start() {
     for auth in [
         Auth {
-            mode: Mode::Tokens,
+            mode: Some(Mode::Tokens),
             api_keys_file: Some("/does/not/exist".into()),
             ..Auth::default()
         },
         Auth {
-            mode: Mode::Tokens,
+            mode: Some(Mode::Tokens),
             ca_file: Some("/does/not/exist".into()),
             api_keys_file: Some("/does/not/exist".into()),
             ..Auth::default()

@@ -153,6 +153,54 @@ async fn who_waits_for_an_issuer_leaves_places_to_others() {
     assert!(told.iter().all(|status| *status == 503), "{told:?}");
 }
 
+/// What came of so many made-up tokens at one time, and how often their issuer was asked.
+async fn wave(doors: &Doors, of: &str) -> (usize, usize, usize) {
+    let asked = doors.issuer.requests("/introspect");
+    let tokens: Vec<String> = (0..60).map(|n| format!("{of}-{n}")).collect();
+    let told = futures::future::join_all(tokens.iter().map(|token| doors.status(token))).await;
+    let limited = told.iter().filter(|status| **status == 429).count();
+    let asked = doors.issuer.requests("/introspect") - asked;
+    (limited, told.len() - limited, asked)
+}
+
+/// They count before it is known what they are worth, and also where that cannot be told: else whoever makes an issuer
+/// answer no more could go on.
+#[tokio::test]
+async fn a_wave_of_made_up_tokens_asks_as_often_as_one_after_the_other() {
+    for throttles in [false, true] {
+        let mut gateway = crate::support::config();
+        gateway.limits.refused_tokens_of_address_per_second = 1;
+        gateway.limits.refused_tokens_of_address_burst = 5;
+        let doors = Doors::of(gateway, |auth| auth).await;
+        if throttles {
+            doors.issuer.behave(Manner::Status(429));
+        }
+        let (limited, looked_at, asked) = wave(&doors, "first").await;
+        // A second or two may have passed.
+        assert!((5..=8).contains(&looked_at), "{throttles}: {looked_at}");
+        assert_eq!(limited + looked_at, 60);
+        assert_eq!(asked, looked_at);
+        let (_, looked_at, _) = wave(&doors, "second").await;
+        assert!(looked_at <= 3, "{throttles}: {looked_at}");
+    }
+}
+
+/// From behind one address, after a restart: none is refused for coming with others.
+#[tokio::test]
+async fn a_wave_of_good_tokens_is_let_in() {
+    let mut gateway = crate::support::config();
+    gateway.limits.refused_tokens_of_address_per_second = 1;
+    gateway.limits.refused_tokens_of_address_burst = 5;
+    let doors = Doors::of(gateway, |auth| auth).await;
+    let tokens: Vec<String> = (0..100).map(|n| format!("good-{n}")).collect();
+    for token in &tokens {
+        let said = json!({"active": true, "sub": token, "aud": US});
+        doors.issuer.know(token, said);
+    }
+    let told = futures::future::join_all(tokens.iter().map(|token| doors.status(token))).await;
+    assert!(told.iter().all(|status| *status == 200), "{told:?}");
+}
+
 const CROWDED: &str =
     "mcp_tasks_gateway_issuer_requests_total{kind=\"introspection\",outcome=\"crowded\"}";
 
