@@ -52,6 +52,8 @@ struct State {
     opaque: BTreeMap<String, Value>,
     /// `issuer` of the metadata, if it shall lie.
     issuer: Option<String>,
+    /// What is said at a path, in place of all else.
+    pages: BTreeMap<String, String>,
     /// How often each path was asked for.
     requests: BTreeMap<String, usize>,
 }
@@ -126,6 +128,12 @@ impl Issuer {
         lock(&self.state).issuer = Some(issuer.to_owned());
     }
 
+    /// From now on it answers this text at a path, with 200.
+    pub fn say(&self, path: &str, text: &str) {
+        let pages = &mut lock(&self.state).pages;
+        pages.insert(path.to_owned(), text.to_owned());
+    }
+
     /// What introspection says of a token from now on.
     pub fn know(&self, token: &str, said: Value) {
         lock(&self.state).opaque.insert(token.to_owned(), said);
@@ -184,6 +192,9 @@ async fn serve(mut stream: TcpStream, url: &str, state: &Mutex<State>) -> Option
 
 fn answer(request: &Asked, url: &str, state: &Mutex<State>) -> (u16, String) {
     let state = lock(state);
+    if let Some(page) = state.pages.get(&request.path) {
+        return (200, page.clone());
+    }
     let body = match request.path.as_str() {
         "/.well-known/openid-configuration" => {
             let issuer = state.issuer.clone().unwrap_or_else(|| url.to_owned());

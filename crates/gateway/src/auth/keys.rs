@@ -10,17 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
-use serde::Deserialize;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
+use super::discovery::{self, metadata_urls};
 use super::fetch::{Client, fetchable};
 use super::introspection::WAITING_MAX;
 use super::issuer::Issuer;
 use super::jwk::{Algorithm, Key, KeySet};
-use super::metadata;
 use crate::metrics::Metrics;
 
 /// A file is looked at so often.
@@ -262,85 +261,10 @@ impl Keys {
             }
             Source::Url(url) => (url.to_string(), self.client.get(url).await?),
             Source::Metadata(places) => {
-                let url = self.discover(places).await?;
+                let url = discovery::keys_of(&self.issuer, places, &self.client).await?;
                 (url.to_string(), self.client.get(&url).await?)
             }
         };
         KeySet::read(&json).map_err(|problem| format!("{place} {problem}"))
-    }
-
-    /// Where the issuer says that its keys are.
-    async fn discover(&self, places: &[Uri]) -> Result<Uri, String> {
-        #[derive(Deserialize)]
-        struct Metadata {
-            issuer: String,
-            jwks_uri: Option<String>,
-        }
-        let mut problems = Vec::new();
-        for place in places {
-            let json = match self.client.get(place).await {
-                Ok(json) => json,
-                Err(problem) => {
-                    problems.push(problem);
-                    continue;
-                }
-            };
-            let read = serde_json::from_slice(&json);
-            let metadata: Metadata =
-                read.map_err(|error| format!("{place} is no metadata: {error}"))?;
-            // RFC 8414 §3.3: else another's metadata could be put in its place.
-            if metadata.issuer != self.issuer {
-                return Err(format!(
-                    "{place} is of another issuer: {:?}",
-                    metadata.issuer
-                ));
-            }
-            let uri = metadata
-                .jwks_uri
-                .ok_or_else(|| format!("{place} names no jwks_uri"))?;
-            return fetchable(&uri).map_err(|problem| format!("{place}: jwks_uri: {problem}"));
-        }
-        Err(problems.join("; "))
-    }
-}
-
-/// Where metadata of an issuer may be: RFC 8414 §3.1 first, then OpenID Connect Discovery §4, whose
-/// suffix follows the whole issuer.
-fn metadata_urls(issuer: &str) -> Vec<Uri> {
-    let issuer = issuer.trim_end_matches('/');
-    let (origin, path) = metadata::split(issuer);
-    let urls = [
-        format!("{origin}/.well-known/oauth-authorization-server{path}"),
-        format!("{origin}/.well-known/openid-configuration{path}"),
-        format!("{issuer}/.well-known/openid-configuration"),
-    ];
-    let mut places: Vec<Uri> = urls.iter().filter_map(|url| url.parse().ok()).collect();
-    places.dedup();
-    places
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metadata_has_its_places() {
-        let places =
-            |issuer| -> Vec<String> { metadata_urls(issuer).iter().map(Uri::to_string).collect() };
-        assert_eq!(
-            places("https://id.example.com/realms/a"),
-            [
-                "https://id.example.com/.well-known/oauth-authorization-server/realms/a",
-                "https://id.example.com/.well-known/openid-configuration/realms/a",
-                "https://id.example.com/realms/a/.well-known/openid-configuration",
-            ]
-        );
-        assert_eq!(
-            places("https://id.example.com/"),
-            [
-                "https://id.example.com/.well-known/oauth-authorization-server",
-                "https://id.example.com/.well-known/openid-configuration",
-            ]
-        );
     }
 }

@@ -10,6 +10,7 @@ mod cache;
 mod claims;
 mod clock;
 pub mod config;
+mod discovery;
 pub mod doctor;
 mod fetch;
 pub(crate) mod fuzzed;

@@ -171,6 +171,34 @@ async fn metadata_of_another_issuer_is_not_believed() {
     assert_eq!(issuer.requests("/jwks"), 0);
 }
 
+/// Some servers answer 200 to whatever they are asked for, and some have several metadata.
+#[tokio::test]
+async fn one_place_without_good_metadata_hides_no_other() {
+    const FIRST: &str = "/.well-known/oauth-authorization-server";
+    let key = SigningKey::p256("k");
+    for page in [
+        "<!doctype html><div id=app></div>".to_owned(),
+        "{}".to_owned(),
+        json!({"issuer": "https://evil.example.com", "jwks_uri": "http://127.0.0.1:1/"})
+            .to_string(),
+        r#"{"issuer": "US"}"#.to_owned(),
+        r#"{"issuer": "US", "jwks_uri": "http://id.example.com/jwks"}"#.to_owned(),
+    ] {
+        let issuer = Issuer::start(&[&key]).await.unwrap();
+        issuer.say(FIRST, &page.replace("US", &issuer.url));
+        let auth = settings(&issuer);
+        let looks = gateway::auth::doctor::look(&auth).await;
+        assert_eq!(looks[0].seen, Ok("1 keys".to_owned()), "{page}");
+        // Where none is good, all that is wrong is told.
+        issuer.say("/.well-known/openid-configuration", "<html>");
+        let looks = gateway::auth::doctor::look(&auth).await;
+        let problem = looks[0].seen.clone().unwrap_err();
+        for place in [FIRST, "/.well-known/openid-configuration is no metadata"] {
+            assert!(problem.contains(place), "{page}: {problem}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn keys_come_from_an_address_or_a_file_as_well() {
     let (first, second) = (SigningKey::p256("k"), SigningKey::ed25519("k2"));
