@@ -54,8 +54,8 @@ pub struct Config {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub keys_age_max: Duration,
-    /// After an issuer was asked for a key that it does not have, or could not be asked: how long
-    /// until it is asked again.
+    /// After an issuer was asked because no known key signed a token, or could not be asked: how long
+    /// until it is asked for one again.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub keys_cooldown: Duration,

@@ -21,6 +21,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Keys of one issuer; more are not read.
 const KEYS_MAX: usize = 100;
+/// Keys that a token is tried by, so that a forged one costs no more verifications than that.
+const CANDIDATES_MAX: usize = 8;
 /// Bytes of the modulus of the weakest RSA key (2048 bits).
 const RSA_BYTES_MIN: usize = 256;
 const RSA_BYTES_MAX: usize = 1024;
@@ -159,21 +161,20 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// The key that a token names and that its algorithm fits. Without a name: the only one that
-    /// fits.
-    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<Arc<Key>> {
-        let fits = |key: &&Arc<Key>| key.takes(algorithm);
-        match kid {
-            Some(_) => {
-                let mut named = self.keys.iter().filter(|key| key.kid.as_deref() == kid);
-                named.find(fits).cloned()
-            }
-            None => {
-                let mut fitting = self.keys.iter().filter(fits);
-                let only = fitting.next()?;
-                fitting.next().is_none().then(|| Arc::clone(only))
-            }
-        }
+    /// The keys that may have signed a token, in the set's order: those of the name that it gives, or
+    /// all where it gives none, as far as its algorithm fits them; at most [`CANDIDATES_MAX`].
+    ///
+    /// Where no key has that name, keys without any are tried: `kid` is a hint (RFC 7515 §4.1.4) that
+    /// a key need not have (RFC 7517 §4.5). A key that has another name says that it is another.
+    pub(super) fn candidates(&self, kid: Option<&str>, algorithm: Algorithm) -> Vec<Arc<Key>> {
+        let is_named = self.names(kid);
+        let may = |key: &&Arc<Key>| match kid {
+            None => true,
+            Some(_) if is_named => key.kid.as_deref() == kid,
+            Some(_) => key.kid.is_none(),
+        };
+        let fitting = self.keys.iter().filter(|key| key.takes(algorithm));
+        fitting.filter(may).take(CANDIDATES_MAX).cloned().collect()
     }
 
     /// Whether a key goes by that name, whatever it is for.
@@ -369,17 +370,58 @@ mod tests {
         ] {
             for name in "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA".split(' ') {
                 let algorithm = Algorithm::parse(name).unwrap();
-                let found = keys.find(Some(kid), algorithm).is_some();
-                assert_eq!(
-                    found,
-                    takes.split(' ').any(|one| one == name),
-                    "{kid} {name}"
-                );
+                let found = keys.candidates(Some(kid), algorithm).len();
+                let expected = usize::from(takes.split(' ').any(|one| one == name));
+                assert_eq!(found, expected, "{kid} {name}");
             }
         }
-        assert!(keys.find(None, Algorithm::ES256).is_some(), "the only one");
-        assert!(keys.find(None, Algorithm::PS256).is_none(), "one of two");
-        assert!(keys.find(Some("x"), Algorithm::ES256).is_none());
+        assert_eq!(keys.candidates(None, Algorithm::ES256).len(), 1);
+        assert_eq!(keys.candidates(None, Algorithm::PS256).len(), 2);
+        assert!(keys.candidates(Some("x"), Algorithm::ES256).is_empty());
+    }
+
+    #[test]
+    fn keys_without_a_name_are_tried_where_no_key_has_the_name() {
+        let keys = set(json!([
+            {"kty": "OKP", "kid": "a", "crv": "Ed25519", "x": x(32)},
+            {"kty": "OKP", "kid": "a", "crv": "Ed25519", "x": BASE64_URL_SAFE_NO_PAD.encode([8; 32])},
+            {"kty": "OKP", "crv": "Ed25519", "x": BASE64_URL_SAFE_NO_PAD.encode([9; 32])},
+            {"kty": "EC", "crv": "P-256", "x": x(32), "y": x(32)},
+        ]))
+        .unwrap();
+        for (kid, names) in [
+            (None, vec![Some("a"), Some("a"), None]),
+            (Some("a"), vec![Some("a"), Some("a")]),
+            (Some("b"), vec![None]),
+            (Some(""), vec![None]),
+        ] {
+            let found = keys.candidates(kid, Algorithm::EdDsa);
+            let found: Vec<_> = found.iter().map(|key| key.kid.as_deref()).collect();
+            assert_eq!(found, names, "{kid:?}");
+        }
+        // A name that is known for another algorithm is no name that is not known.
+        assert!(keys.candidates(Some("a"), Algorithm::ES256).is_empty());
+    }
+
+    #[test]
+    fn a_token_is_tried_by_a_few_keys_only() {
+        let keys = |kid: Value| -> Vec<_> {
+            let key = |n: u8| {
+                let x = BASE64_URL_SAFE_NO_PAD.encode([n; 32]);
+                json!({"kty": "OKP", "kid": kid, "crv": "Ed25519", "x": x})
+            };
+            (0..100).map(key).collect()
+        };
+        for (published, asked) in [
+            (json!(null), None),
+            (json!(null), Some("a")),
+            (json!("a"), Some("a")),
+            (json!("a"), None),
+        ] {
+            let all = set(json!(keys(published))).unwrap();
+            let tried = all.candidates(asked, Algorithm::EdDsa);
+            assert_eq!(tried.len(), CANDIDATES_MAX);
+        }
     }
 
     #[test]

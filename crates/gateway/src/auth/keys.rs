@@ -1,9 +1,9 @@
-//! The keys of one issuer: read in the background, looked for at once when a token names one that is
-//! not known, and believed for a while when the issuer does not answer.
+//! The keys of one issuer: read in the background, looked for at once when no known one signed a
+//! token, and believed for a while when the issuer does not answer.
 //!
 //! One loop does all the asking, so there is one request at a time whatever arrives. Callers say that
 //! they miss a key and wait for the end of the next look; between two looks for missing keys lies the
-//! cooldown, so that tokens with made-up names cost the issuer nothing.
+//! cooldown, so that tokens with made-up names or signatures cost the issuer nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use super::discovery::{self, metadata_urls};
 use super::fetch::{Client, fetchable};
 use super::introspection::WAITING_MAX;
 use super::issuer::Issuer;
-use super::jwk::{Algorithm, Key, KeySet};
+use super::jwk::{Key, KeySet};
+use super::jws::Jws;
 use crate::metrics::Metrics;
 
 /// A file is looked at so often.
@@ -68,13 +69,22 @@ struct State {
     cooling_since: Option<Instant>,
 }
 
-/// Why there is no key.
+/// Why no key is known to have signed a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// The issuer has none of that name, for that algorithm.
+pub(super) enum Unproven {
+    /// The issuer has no key of that name, for that algorithm.
     Unknown,
+    /// Its keys are known, and none of them made the signature.
+    Wrong,
     /// The issuer cannot be asked: whether the token is good is not known.
     Unavailable,
+}
+
+/// What the keys of one moment say of a token.
+struct Seen {
+    candidates: Vec<Arc<Key>>,
+    /// What it is told if none of them signed it.
+    refusal: Unproven,
 }
 
 impl Keys {
@@ -107,34 +117,36 @@ impl Keys {
         }
     }
 
-    /// The key that a token names.
-    pub(super) async fn find(
-        &self,
-        kid: Option<&str>,
-        algorithm: Algorithm,
-    ) -> Result<Arc<Key>, Missing> {
+    /// The key that signed a token.
+    pub(super) async fn signer(&self, jws: &Jws<'_>) -> Result<Arc<Key>, Unproven> {
         let mut states = self.state.subscribe();
-        let looks = {
+        let (seen, looks, may_look) = {
             let state = states.borrow();
-            if let Some(found) = self.among(&state, kid, algorithm) {
-                return found;
-            }
-            if !self.may_look(&state) {
-                return Err(self.missing(&state));
-            }
-            state.looks
+            (self.seen(&state, jws), state.looks, self.may_look(&state))
+        };
+        if let Some(key) = signed_by(&seen.candidates, jws) {
+            return Ok(key);
+        }
+        if !may_look {
+            return Err(seen.refusal);
+        }
+        // What is told where the look's end is not seen.
+        let unlooked = match seen.refusal {
+            Unproven::Wrong => Unproven::Wrong,
+            Unproven::Unknown | Unproven::Unavailable => Unproven::Unavailable,
         };
         let Ok(_waiting) = self.waiting.try_acquire() else {
-            return Err(Missing::Unavailable);
+            return Err(unlooked);
         };
         self.missed.notify_one();
         let looked = states.wait_for(|state| state.looks > looks);
-        match tokio::time::timeout(self.times.wait, looked).await {
-            Ok(Ok(state)) => self
-                .among(&state, kid, algorithm)
-                .unwrap_or_else(|| Err(self.missing(&state))),
-            Ok(Err(_)) | Err(_) => Err(Missing::Unavailable),
-        }
+        let mut again = match tokio::time::timeout(self.times.wait, looked).await {
+            Ok(Ok(state)) => self.seen(&state, jws),
+            Ok(Err(_)) | Err(_) => return Err(unlooked),
+        };
+        let is_new = |key: &Arc<Key>| seen.candidates.iter().all(|old| old.print() != key.print());
+        again.candidates.retain(is_new);
+        signed_by(&again.candidates, jws).ok_or(again.refusal)
     }
 
     /// Whether a key is still believed.
@@ -143,35 +155,37 @@ impl Keys {
         self.believes(&state) && state.keys.holds(print)
     }
 
-    /// What is known already; `None` if a look could help.
-    fn among(
-        &self,
-        state: &State,
-        kid: Option<&str>,
-        algorithm: Algorithm,
-    ) -> Option<Result<Arc<Key>, Missing>> {
+    fn seen(&self, state: &State, jws: &Jws<'_>) -> Seen {
         if !self.believes(state) {
-            return None;
+            return Seen {
+                candidates: Vec::new(),
+                refusal: Unproven::Unavailable,
+            };
         }
-        match state.keys.find(kid, algorithm) {
-            Some(key) => Some(Ok(key)),
-            // It is there, and for something else.
-            None if state.keys.names(kid) => Some(Err(Missing::Unknown)),
-            None => None,
+        let kid = jws.kid.as_deref();
+        let candidates = state.keys.candidates(kid, jws.algorithm);
+        let is_known = match kid {
+            Some(_) => state.keys.names(kid),
+            None => !candidates.is_empty(),
+        };
+        let refusal = if is_known {
+            // Also while the issuer is away: a key that is known says no, and forgers, who may use its
+            // name, shall not look like an outage. Who was given a new key meanwhile logs in again.
+            Unproven::Wrong
+        } else if state.failing {
+            Unproven::Unavailable
+        } else {
+            Unproven::Unknown
+        };
+        Seen {
+            candidates,
+            refusal,
         }
     }
 
     fn believes(&self, state: &State) -> bool {
         let age = state.read_at.map(|at| at.elapsed());
         age.is_some_and(|age| age <= self.times.age_max)
-    }
-
-    fn missing(&self, state: &State) -> Missing {
-        if state.failing || !self.believes(state) {
-            Missing::Unavailable
-        } else {
-            Missing::Unknown
-        }
     }
 
     fn may_look(&self, state: &State) -> bool {
@@ -266,5 +280,85 @@ impl Keys {
             }
         };
         KeySet::read(&json).map_err(|problem| format!("{place} {problem}"))
+    }
+}
+
+fn signed_by(keys: &[Arc<Key>], jws: &Jws<'_>) -> Option<Arc<Key>> {
+    let verifies = |key: &&Arc<Key>| {
+        let message = jws.signed.as_bytes();
+        key.verifies(jws.algorithm, message, &jws.signature)
+    };
+    keys.iter().find(verifies).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use harness::tokens::SigningKey;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Keys that nobody reads again.
+    fn keys(published: &[&SigningKey]) -> Keys {
+        let config = Config::default();
+        let issuer = Issuer {
+            issuer: "https://id.example.com".to_owned(),
+            ..Issuer::default()
+        };
+        let client = Client::new(config.issuer_timeout, None).unwrap();
+        let metrics = Metrics::prepared(&telemetry::Registry::new());
+        let keys = Keys::new(&config, &issuer, client, metrics);
+        keys.look_ended(set(published), false);
+        keys
+    }
+
+    fn set(published: &[&SigningKey]) -> Result<KeySet, String> {
+        let jwks: Vec<_> = published.iter().map(|key| key.jwk()).collect();
+        KeySet::read(json!({ "keys": jwks }).to_string().as_bytes())
+    }
+
+    /// What is said of a token without waiting.
+    fn said(keys: &Keys, token: &str) -> Option<Result<(), Unproven>> {
+        let jws = Jws::parse(token).unwrap();
+        let said = keys.signer(&jws).now_or_never()?;
+        Some(said.map(drop))
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_while_it_cools_down() {
+        let (known, other) = (SigningKey::p256("k"), SigningKey::p256("k"));
+        let (good, forged) = (known.sign(&json!({})), other.sign(&json!({})));
+        let unknown = SigningKey::p256("x").sign(&json!({}));
+        let keys = keys(&[&known]);
+        assert_eq!(said(&keys, &good), Some(Ok(())));
+        assert_eq!(said(&keys, &forged), None, "a look may help");
+        assert_eq!(said(&keys, &unknown), None, "a look may help");
+        keys.look_ended(set(&[&known]), true);
+        assert_eq!(said(&keys, &good), Some(Ok(())));
+        assert_eq!(said(&keys, &forged), Some(Err(Unproven::Wrong)));
+        assert_eq!(said(&keys, &unknown), Some(Err(Unproven::Unknown)));
+        // The issuer is away: what a known key did not sign is wrong all the same.
+        keys.look_ended(Err("away".to_owned()), false);
+        assert_eq!(said(&keys, &good), Some(Ok(())));
+        assert_eq!(said(&keys, &forged), Some(Err(Unproven::Wrong)));
+        assert_eq!(said(&keys, &unknown), Some(Err(Unproven::Unavailable)));
+    }
+
+    #[tokio::test]
+    async fn of_many_who_miss_a_key_some_wait() {
+        let (known, other) = (SigningKey::p256("k"), SigningKey::p256("k"));
+        let forged = other.sign(&json!({}));
+        let unknown = SigningKey::p256("x").sign(&json!({}));
+        let keys = keys(&[&known]);
+        let jws = Jws::parse(&forged).unwrap();
+        let mut waiting: Vec<_> = (0..WAITING_MAX)
+            .map(|_| Box::pin(keys.signer(&jws)))
+            .collect();
+        assert!(waiting.iter_mut().all(|one| one.now_or_never().is_none()));
+        assert_eq!(said(&keys, &forged), Some(Err(Unproven::Wrong)));
+        assert_eq!(said(&keys, &unknown), Some(Err(Unproven::Unavailable)));
+        drop(waiting);
+        assert_eq!(said(&keys, &forged), None);
     }
 }

@@ -15,7 +15,7 @@ use super::fetch::Client;
 use super::introspection::{Introspection, REFUSED_FOR, not_active};
 use super::issuer;
 use super::jws::{self, Jws};
-use super::keys::{Keys, Missing};
+use super::keys::{Keys, Unproven};
 use super::scopes;
 use super::{Proven, Refused, clock, invalid, unavailable};
 use crate::metrics::Metrics;
@@ -201,14 +201,11 @@ impl Tokens {
             }
             return verified;
         };
-        let key = keys.find(jws.kid.as_deref(), jws.algorithm).await;
-        let key = key.map_err(|missing| match missing {
-            Missing::Unknown => invalid("the access token is signed by a key that is not known"),
-            Missing::Unavailable => unavailable("the keys of the token's issuer cannot be read"),
+        let key = keys.signer(&jws).await.map_err(|unproven| match unproven {
+            Unproven::Unknown => invalid("the access token is signed by a key that is not known"),
+            Unproven::Wrong => invalid("the access token's signature is wrong"),
+            Unproven::Unavailable => unavailable("the keys of the token's issuer cannot be read"),
         })?;
-        if !key.verifies(jws.algorithm, jws.signed.as_bytes(), &jws.signature) {
-            return Err(invalid("the access token's signature is wrong"));
-        }
         let proven = Arc::new(proven);
         let known = Known {
             worth: Ok(Arc::clone(&proven)),

@@ -58,6 +58,13 @@ fn introspecting(mut auth: Auth, issuer: &Issuer, secret: PathBuf) -> Auth {
     auth
 }
 
+/// The key as an issuer publishes it that gives its keys no names.
+fn nameless(key: &SigningKey) -> Value {
+    let mut jwk = key.jwk();
+    jwk.as_object_mut().unwrap().remove("kid");
+    jwk
+}
+
 impl Doors {
     async fn new() -> Self {
         Self::with(|auth| auth).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness::tokens::{Issuer, Manner, SigningKey};
 use serde_json::json;
 
-use super::{Doors, US, challenge, discover, settings};
+use super::{Doors, US, challenge, discover, nameless, settings};
 use crate::support::{SECOND, SOON, World, config};
 
 #[tokio::test]
@@ -39,6 +39,76 @@ async fn keys_rotate() {
     assert_eq!(doors.status(&renamed.sign(&doors.claims())).await, 200);
 }
 
+/// By issuers that give their keys no name, or give the next one the name of the last: that a key is
+/// missing is told by nothing but a signature then.
+#[tokio::test]
+async fn keys_rotate_without_a_new_name() {
+    let (old, new) = (SigningKey::p256("k"), SigningKey::p256("k"));
+    for is_named in [false, true] {
+        let jwk = |key: &SigningKey| if is_named { key.jwk() } else { nameless(key) };
+        let issuer = Issuer::start(&[]).await.unwrap();
+        issuer.publish_jwks(vec![jwk(&old)]);
+        let mut auth = settings(&issuer);
+        auth.keys_refresh = 3600 * SECOND;
+        let world = World::guarded(config(), auth).await;
+        let status = async |key: &SigningKey, id: &str| {
+            let mut claims = issuer.claims("alice", US);
+            claims["jti"] = json!(id);
+            let mut head = json!({"alg": "ES256"});
+            if is_named {
+                head["kid"] = json!("k");
+            }
+            let token = key.sign_with(&head, &claims);
+            discover(&world.client(&token)).await.status
+        };
+        assert_eq!(status(&old, "1").await, 200, "{is_named}");
+        // Both are there for a while, in whatever order.
+        issuer.publish_jwks(vec![jwk(&old), jwk(&new)]);
+        assert_eq!(status(&new, "2").await, 200, "{is_named}");
+        assert_eq!(status(&old, "3").await, 200, "{is_named}");
+        assert_eq!(issuer.requests("/jwks"), 2, "one more look, {is_named}");
+    }
+    // One in place of the other: tokens of the old one are refused, also those that are remembered.
+    let issuer = Issuer::start(&[&old]).await.unwrap();
+    let mut auth = settings(&issuer);
+    auth.keys_refresh = 3600 * SECOND;
+    let world = World::guarded(config(), auth).await;
+    let (before, after) = (
+        old.sign(&issuer.claims("a", US)),
+        new.sign(&issuer.claims("b", US)),
+    );
+    assert_eq!(discover(&world.client(&before)).await.status, 200);
+    issuer.publish(&[&new]);
+    assert_eq!(discover(&world.client(&after)).await.status, 200);
+    assert_eq!(discover(&world.client(&before)).await.status, 401);
+}
+
+#[tokio::test]
+async fn forged_signatures_cost_the_issuer_one_look() {
+    let doors = Doors::with(|mut auth| {
+        auth.keys_cooldown = 3600 * SECOND;
+        auth
+    })
+    .await;
+    assert_eq!(doors.status(&doors.rsa.sign(&doors.claims())).await, 200);
+    let before = doors.issuer.requests("/jwks");
+    let stranger = SigningKey::p256("p256");
+    let heads = [
+        json!({"alg": "ES256", "kid": "p256"}),
+        json!({"alg": "ES256"}),
+    ];
+    let forged = |n: usize| {
+        let claims = doors.changed("jti", json!(n.to_string()));
+        stranger.sign_with(&heads[n % 2], &claims)
+    };
+    let tokens: Vec<String> = (0..50).map(forged).collect();
+    let asked = tokens.iter().map(|token| doors.status(token));
+    let statuses = futures::future::join_all(asked).await;
+    assert!(statuses.iter().all(|status| *status == 401), "{statuses:?}");
+    let asked = doors.issuer.requests("/jwks") - before;
+    assert_eq!(asked, 1, "looks for 50 forged tokens");
+}
+
 #[tokio::test]
 async fn made_up_keys_cost_the_issuer_nothing() {
     let doors = Doors::with(|mut auth| {
@@ -68,7 +138,7 @@ async fn made_up_keys_cost_the_issuer_nothing() {
 async fn an_issuer_that_is_away_shuts_nobody_out_whom_it_let_in() {
     let doors = Doors::new().await;
     assert_eq!(doors.status(&doors.p256.sign(&doors.claims())).await, 200);
-    let new = SigningKey::p256("new");
+    let (new, stranger) = (SigningKey::p256("new"), SigningKey::p256("p256"));
     for manner in [
         Manner::Down,
         Manner::Status(500),
@@ -88,7 +158,14 @@ async fn an_issuer_that_is_away_shuts_nobody_out_whom_it_let_in() {
         assert_eq!((answer.status, answer.error_code()), (503, Some(-32603)));
         assert_eq!(answer.header("retry-after"), "5");
         assert_eq!(challenge(&answer), "", "nobody shall log in again for that");
-        // What is wrong without asking stays wrong.
+        // What is wrong without asking stays wrong, and what the key that it names did not sign.
+        for head in [
+            json!({"alg": "ES256", "kid": "p256"}),
+            json!({"alg": "ES256"}),
+        ] {
+            let forged = stranger.sign_with(&head, &doors.claims());
+            assert_eq!(doors.status(&forged).await, 401, "{manner:?} {head}");
+        }
         assert_eq!(
             doors
                 .status(&new.sign(&doors.changed("aud", json!("x"))))

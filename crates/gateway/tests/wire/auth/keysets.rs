@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness::tokens::{Issuer, SigningKey};
 use serde_json::{Value, json};
 
-use super::{Doors, US, discover, settings};
+use super::{Doors, US, discover, nameless, settings};
 use crate::support::{SECOND, World, config};
 
 /// The key as published, but for this.
@@ -85,6 +85,51 @@ async fn a_published_key_is_believed_for_what_it_is_for() {
             "too weak",
             false,
             rsa.sign_with(&head("RS256", "weak"), &claims),
+        ),
+    ] {
+        let status = discover(&world.client(&token)).await.status;
+        assert_eq!(status, if is_good { 200 } else { 401 }, "{what}");
+    }
+}
+
+/// A name is a hint (RFC 7515 §4.1.4), and a key need not have one (RFC 7517 §4.5).
+#[tokio::test]
+async fn a_name_chooses_among_keys_that_have_one() {
+    let [named, first, second] = ["named", "first", "second"].map(SigningKey::p256);
+    let issuer = Issuer::start(&[]).await.unwrap();
+    issuer.publish_jwks(vec![named.jwk(), nameless(&first), nameless(&second)]);
+    let mut auth = settings(&issuer);
+    auth.keys_cooldown = 3600 * SECOND;
+    let world = World::guarded(config(), auth).await;
+    let claims = issuer.claims("alice", US);
+    let head = |kid: &str| json!({"alg": "ES256", "kid": kid});
+    let bare = json!({"alg": "ES256"});
+    for (what, is_good, token) in [
+        (
+            "of no name, by the first",
+            true,
+            first.sign_with(&bare, &claims),
+        ),
+        (
+            "of no name, by the last",
+            true,
+            second.sign_with(&bare, &claims),
+        ),
+        (
+            "of no name, by the one that has one",
+            true,
+            named.sign_with(&bare, &claims),
+        ),
+        ("of a name that no key has", true, second.sign(&claims)),
+        (
+            "of another key's name",
+            false,
+            second.sign_with(&head("named"), &claims),
+        ),
+        (
+            "of no key's name, by one that has another",
+            false,
+            named.sign_with(&head("x"), &claims),
         ),
     ] {
         let status = discover(&world.client(&token)).await.status;
