@@ -4,68 +4,40 @@
 //! bits, which nobody guesses however fast the hash is, and a slow hash at the door would be a gift
 //! to whoever sends many wrong keys.
 
+mod format;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde::Deserialize;
-use store::Principal;
 use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
-use toml::Spanned;
 
-use super::cache::Hash;
-use super::claims::is_name;
-use super::scopes::is_scope;
+use super::cache::{self, Hash};
 use super::{Proven, Refused, clock, invalid};
+use format::{Key, read, told};
 
 /// What every key begins with, so that scanners for secrets know one when they see it.
 pub const PREFIX: &str = "mtk_";
-/// Issuer of the principals that keys make, where the file does not say.
-const ISSUER: &str = "api-keys";
 /// The file is looked at so often.
 const REFRESH: Duration = Duration::from_secs(2);
-const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The keys of the file, as it was last good.
 pub(super) struct ApiKeys {
     file: PathBuf,
     keys: RwLock<Arc<Vec<Key>>>,
+    /// Of what the file held at first.
+    loaded: Hash,
 }
 
-/// One key.
-#[derive(Debug)]
-struct Key {
-    hash: Hash,
-    principal: Principal,
-    scopes: Vec<String>,
-    /// Seconds since 1970.
-    expires: Option<i64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    key: Vec<Spanned<Entry>>,
-}
-
-/// `[[key]]`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    sha256: String,
-    subject: String,
-    #[serde(default = "issuer")]
-    issuer: String,
-    tenant: Option<String>,
-    #[serde(default)]
-    scopes: Vec<String>,
-    expires: Option<toml::value::Datetime>,
-}
-
-fn issuer() -> String {
-    ISSUER.to_owned()
+/// What was seen of the file.
+struct Seen {
+    /// What it held when its keys were last read.
+    read: Hash,
+    /// What it held at the last look, if that is something else.
+    changed: Option<Hash>,
+    /// It could not be read at the last look.
+    away: bool,
 }
 
 impl ApiKeys {
@@ -76,6 +48,7 @@ impl ApiKeys {
         Ok(Self {
             file: file.to_owned(),
             keys: RwLock::new(Arc::new(read(file, &text)?)),
+            loaded: cache::hash(&text),
         })
     }
 
@@ -107,47 +80,59 @@ impl ApiKeys {
         Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the file again when its content has changed. One that is broken changes nothing, and is
-    /// told of once.
+    /// Looks at the file until `end`.
     pub(super) async fn keep(&self, end: &CancellationToken) {
-        let mut seen = tokio::fs::read_to_string(&self.file).await.ok();
-        // It may have changed between the first reading and this.
-        if let Some(keys) = seen.as_deref().and_then(|text| read(&self.file, text).ok()) {
-            self.replace(keys);
-        }
-        let mut away = false;
+        let mut seen = Seen {
+            read: self.loaded,
+            changed: None,
+            away: false,
+        };
         loop {
             tokio::select! {
                 () = tokio::time::sleep(REFRESH) => {}
                 () = end.cancelled() => return,
             }
-            let text = match tokio::fs::read_to_string(&self.file).await {
-                Ok(text) => text,
-                Err(error) => {
-                    if !away {
-                        let error = told(&self.file, &error);
-                        tracing::warn!(error, "API keys cannot be read; known ones stay");
-                    }
-                    away = true;
-                    continue;
-                }
-            };
-            away = false;
-            if seen.as_deref() == Some(&text) {
-                continue;
-            }
-            match read(&self.file, &text) {
-                Ok(keys) => {
-                    tracing::info!(keys = keys.len(), "API keys read");
-                    self.replace(keys);
-                }
-                Err(problems) => {
-                    let error = problems.join("; ");
-                    tracing::warn!(error, "API keys are broken; known ones stay");
-                }
-            }
-            seen = Some(text);
+            self.look(&mut seen).await;
         }
+    }
+
+    /// Reads the keys again when the file holds something else, and did so at the last look already:
+    /// many write in place, and a half of a file can be a good file with fewer keys. One that is
+    /// broken changes nothing, and is told of once.
+    async fn look(&self, seen: &mut Seen) {
+        let text = match tokio::fs::read_to_string(&self.file).await {
+            Ok(text) => text,
+            Err(error) => {
+                if !seen.away {
+                    let error = told(&self.file, &error);
+                    tracing::warn!(error, "API keys cannot be read; known ones stay");
+                }
+                seen.away = true;
+                seen.changed = None;
+                return;
+            }
+        };
+        seen.away = false;
+        let holds = cache::hash(&text);
+        if holds == seen.read {
+            seen.changed = None;
+            return;
+        }
+        if seen.changed.replace(holds) != Some(holds) {
+            return;
+        }
+        match read(&self.file, &text) {
+            Ok(keys) => {
+                tracing::info!(keys = keys.len(), "API keys read");
+                self.replace(keys);
+            }
+            Err(problems) => {
+                let error = problems.join("; ");
+                tracing::warn!(error, "API keys are broken; known ones stay");
+            }
+        }
+        seen.read = holds;
+        seen.changed = None;
     }
 
     fn replace(&self, keys: Vec<Key>) {
@@ -155,204 +140,105 @@ impl ApiKeys {
     }
 }
 
-fn told(file: &Path, error: &dyn std::fmt::Display) -> String {
-    format!("auth.api_keys_file: {}: {error}", file.display())
-}
-
-fn read(file: &Path, text: &str) -> Result<Vec<Key>, Vec<String>> {
-    if text.len() > FILE_BYTES_MAX {
-        let problem = format!("is larger than {FILE_BYTES_MAX} bytes");
-        return Err(vec![told(file, &problem)]);
-    }
-    let line = |at: usize| {
-        1 + text
-            .get(..at)
-            .map_or(0, |before| before.matches('\n').count())
-    };
-    let parsed: Result<File, toml::de::Error> = toml::from_str(text);
-    let parsed = parsed.map_err(|error| {
-        // Without the line itself: somebody may have put a key where its hash belongs.
-        let line = line(error.span().map_or(0, |span| span.start));
-        vec![told(file, &format!("line {line}: {}", error.message()))]
-    })?;
-    let mut problems = Vec::new();
-    let mut keys: Vec<Key> = Vec::new();
-    for (place, entry) in parsed.key.into_iter().enumerate() {
-        let at = format!("line {}: key[{place}]", line(entry.span().start));
-        match entry.into_inner().read() {
-            Ok(key) if keys.iter().any(|other| other.hash == key.hash) => {
-                problems.push(told(file, &format!("{at}.sha256: occurs twice")));
-            }
-            Ok(key) => keys.push(key),
-            Err(problem) => problems.push(told(file, &format!("{at}.{problem}"))),
-        }
-    }
-    if problems.is_empty() {
-        Ok(keys)
-    } else {
-        Err(problems)
-    }
-}
-
-impl Entry {
-    fn read(self) -> Result<Key, String> {
-        let hash = hash(&self.sha256)
-            .ok_or("sha256: must be the SHA-256 of a key, 64 hexadecimal digits")?;
-        for (field, name) in [
-            ("subject", Some(&self.subject)),
-            ("issuer", Some(&self.issuer)),
-            ("tenant", self.tenant.as_ref()),
-        ] {
-            if name.is_some_and(|name| !is_name(name)) {
-                return Err(format!("{field}: must be a name of up to 512 bytes"));
-            }
-        }
-        if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
-            return Err(format!("scopes: {scope:?} is no scope"));
-        }
-        let expires = match self.expires {
-            Some(date) => Some(
-                moment(&date).ok_or("expires: must be a moment such as 2027-01-31T00:00:00Z")?,
-            ),
-            None => None,
-        };
-        Ok(Key {
-            hash,
-            principal: Principal::verified(self.issuer, self.subject, self.tenant),
-            scopes: self.scopes,
-            expires,
-        })
-    }
-}
-
-fn hash(hex: &str) -> Option<Hash> {
-    if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (byte, pair) in hash.iter_mut().zip(hex.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(hash)
-}
-
-/// Seconds since 1970; a date without a time is its beginning in UTC.
-fn moment(date: &toml::value::Datetime) -> Option<i64> {
-    use toml::value::Offset;
-    let day = date.date?;
-    let days = days_from_civil(
-        i64::from(day.year),
-        i64::from(day.month),
-        i64::from(day.day),
-    );
-    let of_day = match (&date.time, &date.offset) {
-        (None, None) => 0,
-        (Some(time), Some(offset)) => {
-            let minutes = match offset {
-                Offset::Z => 0,
-                Offset::Custom { minutes } => i64::from(*minutes),
-            };
-            let second = i64::from(time.second.unwrap_or_default());
-            i64::from(time.hour) * 3600 + (i64::from(time.minute) - minutes) * 60 + second
-        }
-        // A time of nowhere.
-        _ => return None,
-    };
-    Some(days * 86_400 + of_day)
-}
-
-/// Days since 1970-01-01 (Howard Hinnant, "chrono-compatible low-level date algorithms").
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let march_month = (month + 9) % 12;
-    let day_of_year = (153 * march_month + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::cache;
     use super::*;
 
-    fn parse(text: &str) -> Result<Vec<Key>, Vec<String>> {
-        read(Path::new("keys.toml"), text)
+    fn hex(hash: Hash) -> String {
+        hash.iter().map(|byte| format!("{byte:02X}")).collect()
     }
 
-    fn entry(more: &str) -> String {
-        let hash = "0123456789abcdef".repeat(4);
-        format!("[[key]]\nsha256 = \"{hash}\"\n{more}\n")
+    /// Keys in a file of their own, which holds these now.
+    struct Filed {
+        file: tempfile::NamedTempFile,
+        keys: ApiKeys,
+        seen: Seen,
     }
 
-    #[test]
-    fn moments_are_read() {
-        for (text, seconds) in [
-            ("1970-01-01T00:00:00Z", 0),
-            ("2027-01-15T08:00:00Z", 1_800_000_000),
-            ("2027-01-15T10:00:00+02:00", 1_800_000_000),
-            ("2024-02-29", 1_709_164_800),
-        ] {
-            let date = text.parse().unwrap();
-            assert_eq!(moment(&date), Some(seconds), "{text}");
+    impl Filed {
+        fn new(text: &str) -> Self {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(&file, text).unwrap();
+            let keys = ApiKeys::load(file.path()).unwrap();
+            let seen = Seen {
+                read: keys.loaded,
+                changed: None,
+                away: false,
+            };
+            Self { file, keys, seen }
         }
-        assert_eq!(moment(&"2027-01-15T08:00:00".parse().unwrap()), None);
-        assert_eq!(moment(&"08:00:00".parse().unwrap()), None);
-    }
 
-    #[test]
-    fn all_problems_of_a_file_are_told() {
-        let good = entry("subject = \"ci\"");
-        assert_eq!(parse(&good).unwrap()[0].principal.issuer, "api-keys");
-        assert!(parse("").unwrap().is_empty());
-        for (text, told) in [
-            (
-                format!("{good}{good}"),
-                "line 4: key[1].sha256: occurs twice",
-            ),
-            (
-                "# ours\n\n[[key]]\nsha256 = \"ab\"\nsubject = \"a\"".to_owned(),
-                "line 3: key[0].sha256",
-            ),
-            (entry("subject = \"\""), "key[0].subject"),
-            (
-                entry("subject = \"a\"\ntenant = \"a\\u0000\""),
-                "key[0].tenant",
-            ),
-            (
-                entry("subject = \"a\"\nscopes = [\"a b\"]"),
-                "key[0].scopes",
-            ),
-            (
-                entry("subject = \"a\"\nexpires = 08:00:00"),
-                "key[0].expires",
-            ),
-            (entry("subject = \"a\"\nsecret = \"x\""), "secret"),
-            (entry(""), "subject"),
-            ("key".to_owned(), "auth.api_keys_file: keys.toml"),
-        ] {
-            let problems = parse(&text).unwrap_err();
-            assert!(problems[0].contains(told), "{told}: {problems:?}");
+        /// Which keys are known after a look at this content.
+        async fn known(&mut self, text: impl AsRef<[u8]>) -> Vec<&'static str> {
+            std::fs::write(&self.file, text).unwrap();
+            self.keys.look(&mut self.seen).await;
+            let names = ["mtk_one", "mtk_two", "mtk_three"].into_iter();
+            let is_known = |name: &&str| self.keys.find(&cache::hash(name)).is_ok();
+            names.filter(is_known).collect()
         }
     }
 
-    #[test]
-    fn a_key_in_the_place_of_its_hash_is_not_repeated() {
-        for text in [
-            "[[key]]\nkey = \"mtk_sesame\"\n".to_owned(),
-            "[[key]]\nsha256 = \"mtk_sesame\"\nsubject = \"a\"\n".to_owned(),
-            "[[key]]\nsha256 = \"mtk_sesame\n".to_owned(),
-        ] {
-            let problems = parse(&text).unwrap_err();
-            assert!(!problems[0].contains("sesame"), "{problems:?}");
+    fn file(keys: &[&str]) -> String {
+        let entry = |key: &&str| {
+            let hash = hex(cache::hash(key));
+            format!("[[key]]\nsha256 = \"{hash}\"\nsubject = \"{key}\"\n")
+        };
+        keys.iter().map(entry).collect()
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_being_written_takes_no_key_away() {
+        let (both, one) = (file(&["mtk_one", "mtk_two"]), file(&["mtk_one"]));
+        let three = file(&["mtk_three"]);
+        let mut filed = Filed::new(&both);
+        let before = ["mtk_one", "mtk_two"];
+        // Each of these is a good file, too.
+        assert_eq!(filed.known("").await, before, "truncated");
+        assert_eq!(filed.known(&one).await, before, "half of it");
+        assert_eq!(filed.known(&both).await, before, "written");
+        assert_eq!(filed.known(&one).await, before, "half of it again");
+        assert_eq!(filed.known(&three).await, before, "something else");
+        assert_eq!(
+            filed.known(&three).await,
+            ["mtk_three"],
+            "and that it stays"
+        );
+    }
+
+    #[tokio::test]
+    async fn keys_are_revoked_at_the_second_look() {
+        let mut filed = Filed::new(&file(&["mtk_one", "mtk_two"]));
+        let one = file(&["mtk_one"]);
+        assert_eq!(filed.known(&one).await, ["mtk_one", "mtk_two"]);
+        assert_eq!(filed.known(&one).await, ["mtk_one"]);
+        assert_eq!(filed.known("").await, ["mtk_one"]);
+        assert!(filed.known("").await.is_empty(), "an empty file has none");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_used_changes_nothing() {
+        let one = file(&["mtk_one"]);
+        let mut filed = Filed::new(&one);
+        for broken in [&b"[[key]]\nsha256 = 1"[..], b"[[key", b"\xff\xfe"] {
+            for _ in 0..3 {
+                assert_eq!(filed.known(broken).await, ["mtk_one"]);
+            }
         }
+        // What is seen before and after such a look was not seen twice in a row.
+        let two = file(&["mtk_two"]);
+        assert_eq!(filed.known(&two).await, ["mtk_one"]);
+        assert_eq!(filed.known(b"\xff").await, ["mtk_one"]);
+        assert_eq!(filed.known(&two).await, ["mtk_one"]);
+        let path = filed.file.path().to_owned();
+        std::fs::remove_file(&path).unwrap();
+        filed.keys.look(&mut filed.seen).await;
+        assert_eq!(filed.known(&two).await, ["mtk_one"]);
+        assert_eq!(filed.known(&two).await, ["mtk_two"]);
     }
 
     #[test]
     fn keys_are_found_by_their_hash() {
         let (one, two) = (cache::hash("mtk_one"), cache::hash("mtk_two"));
-        let hex = |hash: Hash| -> String { hash.iter().map(|b| format!("{b:02X}")).collect() };
         let text = format!(
             "[[key]]\nsha256 = \"{}\"\nsubject = \"one\"\nscopes = [\"a\"]\nexpires = 2999-01-01\n\
              [[key]]\nsha256 = \"{}\"\nsubject = \"two\"\nexpires = 2020-01-01T00:00:00Z\n",
@@ -361,7 +247,8 @@ mod tests {
         );
         let keys = ApiKeys {
             file: PathBuf::new(),
-            keys: RwLock::new(Arc::new(parse(&text).unwrap())),
+            keys: RwLock::new(Arc::new(read(Path::new("keys.toml"), &text).unwrap())),
+            loaded: cache::hash(&text),
         };
         assert_eq!(keys.find(&one).unwrap().principal.subject, "one");
         assert!(keys.find(&two).is_err(), "expired");

@@ -32,7 +32,8 @@ pub struct Config {
     /// Authorization servers whose access tokens are believed (see `docs/authentication.md`), each
     /// with its `issuer`.
     pub issuers: Vec<Issuer>,
-    /// A file with the hashes of API keys, for machines. Read again when it changes.
+    /// A file with the hashes of API keys, for machines. Read again when it changes: what two looks
+    /// in a row, two seconds apart, find the same counts.
     pub api_keys_file: Option<PathBuf>,
     /// Scopes that methods need beyond those of the tool.
     pub scopes: Scopes,
