@@ -26,6 +26,7 @@ mod endpoint;
 mod error;
 #[doc(hidden)]
 pub mod fuzzed;
+mod handshake;
 mod held;
 mod holds;
 mod judgement;

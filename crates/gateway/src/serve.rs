@@ -28,6 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::Shared;
 use crate::connection::{Connection, Socket};
 use crate::crowd::Crowd;
+use crate::handshake::Handshake;
 use crate::layers::Layers;
 use crate::metrics::Level;
 use crate::peers::Seat;
@@ -200,9 +201,10 @@ impl Server {
         stream: TcpStream,
         connection: Arc<Connection>,
     ) {
-        let shaking = tls.acceptor().accept(stream);
+        let shaking = tls.acceptor().accept(Handshake::new(stream));
         match self.at_first(shared, &connection, shaking).await {
-            Some(Ok(stream)) => {
+            Some(Ok(mut stream)) => {
+                stream.get_mut().0.is_over();
                 let version = self.versions.agreed(stream.get_ref().1.alpn_protocol());
                 self.talk(shared, version, stream, connection).await;
             }

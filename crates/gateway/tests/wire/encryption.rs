@@ -173,3 +173,33 @@ async fn slow_handshakes_are_shown_out() {
         assert!(matches!(read.unwrap(), Ok(_) | Err(_)));
     }
 }
+
+/// A client may say much, and not as much as TLS lets it: until its first message is whole it is kept.
+#[tokio::test]
+async fn a_handshake_has_its_size() {
+    use rustls::pki_types::ServerName;
+    use tokio_rustls::TlsConnector;
+    let (world, certificate) = encrypted(|_| {}).await;
+    let shake = async |bytes: usize| {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        tls.alpn_protocols
+            .extend((0..bytes / 100).map(|n| format!("{n:099}").into_bytes()));
+        let stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let shaking = TlsConnector::from(Arc::new(tls)).connect(name, stream);
+        tokio::time::timeout(SOON, shaking)
+            .await
+            .expect("it is told at once")
+    };
+    for (bytes, good) in [(0, true), (14_000, true), (22_000, false), (60_000, false)] {
+        assert_eq!(shake(bytes).await.is_ok(), good, "{bytes}");
+    }
+}
