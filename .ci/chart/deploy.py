@@ -25,12 +25,18 @@ def check(binary):
 
 
 def dockerfile(binary):
-    stages, stage = [], None
+    stages, stage, bases = [], None, {}
     text = re.sub(r"\\\n\s*", " ", (FOLDER / "Dockerfile").read_text())
     for line in text.splitlines():
         word, _, rest = line.strip().partition(" ")
-        if word == "FROM":
-            stage = {"FROM": rest}
+        if word == "ARG" and stage is None:
+            name, _, bases[name] = rest.partition("=")
+        elif word == "FROM":
+            # A builder pins a base by its digest without another Dockerfile.
+            base = re.match(r"\$\{(\w+)\}", rest)
+            if not base or not bases.get(base[1]):
+                yield f"Dockerfile: {rest} is no argument with a default"
+            stage = {"FROM": bases.get(base[1], "") if base else rest}
             stages.append(stage)
         elif word.isupper():
             stage.setdefault(word, []).append(rest)
