@@ -94,6 +94,9 @@ drain_deadline = "1h"
 '''.replace("/etc/mcp-tasks", str(folder)))
     (folder / "files").mkdir(exist_ok=True)
     (folder / "files/tools.toml").write_text("")
+    (folder / "alerts").mkdir(exist_ok=True)
+    (folder / "alerts/url").write_text("https://hooks.test/a\n")
+    (folder / "alerts/secret").write_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
     (folder / "tools").mkdir(exist_ok=True)
     for name in ("tools.toml", "mine.toml"):
         (folder / "tools" / name).write_text("")

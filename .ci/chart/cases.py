@@ -21,7 +21,7 @@ EXTERNAL = {
     "ext-issuer", "ext-tools", "ext-tls", "ext-postgres", "ext-redis", "ext-ca", "ext-config", "ext-keys", "ext-tokens", "ext-account",
     *(f"mcp-tasks-postgres-{user}" for user in ("gateway", "worker", "cron", "owner")), "ext-encryption", "ext-gateway", "ext-worker", "ext-cron", "ext-owner", "ext-migrate",
     "mcp-tasks-postgres", "mcp-tasks-redis", "mcp-tasks-issuer", "mcp-tasks-callbacks", "mcp-tasks-request-state", "mcp-tasks-postgres-ca",
-    "mcp-tasks-settings", "mcp-tasks-encryption",
+    "mcp-tasks-settings", "mcp-tasks-encryption", "mcp-tasks-alerts",
 }
 
 TOKENS = {"auth": {"mode": "tokens", "resource": "https://mcp.test/mcp", "issuers": [{"issuer": "https://issuer.test/"}]}}
@@ -272,11 +272,11 @@ def good():
         yield Case(name, values=merged(URLS, values))
     for name, values in ALONE.items():
         yield Case(name, values=merged(URLS, values))
-    # What the page on installation shows as values.
-    page = (ROOT / "docs/install-kubernetes.md").read_text()
-    for number, shown in enumerate(re.findall(r"```yaml\n(.*?)```", page, re.S)):
-        if (values := yaml.safe_load(shown)).keys() <= yaml.safe_load((CHART / "values.yaml").read_text()).keys():
-            yield Case(f"install-kubernetes.md {number}", values=merged(URLS, values))
+    # What pages show as values.
+    for page in ("install-kubernetes.md", "alerts.md"):
+        for number, shown in enumerate(re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)):
+            if (values := yaml.safe_load(shown)).keys() <= yaml.safe_load((CHART / "values.yaml").read_text()).keys():
+                yield Case(f"{page} {number}", values=merged(URLS, values))
     dice = random.Random(8)
     for number in range(60):
         names = [n for n in dice.sample(sorted(FEATURES), 14)]
@@ -321,7 +321,9 @@ BAD = [
     (merged(URLS, {"redis": {"url": "redis://a:1,b:2"}}), ["redis.url: only a Redis Cluster has several addresses"]),
     (merged(URLS, {"config": {"postgres": {"pool_size": 5}, "gateway": {"bind": "0.0.0.0:3000"}}, "cron": {"config": {"redis": {"url": "redis://a"}}}}),
      ["config.postgres.pool_size: the chart sets it: use gateway.poolSize", "config.gateway.bind: the chart sets it", "cron.config.redis.url: the chart sets it"]),
-    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable in a ConfigMap']),
+    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url": "https://a", "secret": "whsec_x"}]}}}), ['the secret of "hook" would be readable in a ConfigMap: name a file']),
+    (merged(URLS, {"config": {"alerts": {"receivers": [{"name": "hook", "kind": "webhook", "url_file": "/a", "secret_file": "/b"}]}}}),
+     ['config.alerts.receivers: the chart cannot read where "hook" is', "cron.networkPolicy.extraEgress"]),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"alerts": {"receivers": [{"name": "a", "kind": "log"}]}}}), ["alerts.receivers cannot be an environment variable"]),
     (merged(URLS, FEATURES["own-file-secret"], {"config": {"auth": {"implied_scopes": {"a:b": ["c"]}}}}),
      ["auth.implied_scopes.a:b cannot be an environment variable"]),

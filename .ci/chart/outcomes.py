@@ -335,6 +335,16 @@ def encryption(r):
         yield f"{name}'s settings", found, [("2026-11", "/etc/mcp-tasks/encryption/november"), ("2026-05", "/etc/mcp-tasks/encryption/2026-05")]
 
 
+def receivers(r):
+    """Crons alone have what receivers of alerts are told by, and are let out to them."""
+    for name in ("gateway", "worker-default", "cron", "migrate"):
+        found = [v["secret"]["secretName"] for v in pods(r)[name]["volumes"] if v["name"] == "alerts"]
+        yield f"{name}'s volume", found, ["mcp-tasks-alerts"] * (name == "cron")
+    yield "cron's ports", ports(r, "cron"), {53, 5433, 6380, 443}
+    yield "cron's settings", re.findall(r'"(\w+_file)" = "([^"]+)"', settings(r, "mcp-tasks-cron")), [
+        ("secret_file", "/etc/mcp-tasks/alerts/secret"), ("url_file", "/etc/mcp-tasks/alerts/url")]
+
+
 def own_file(r):
     """A settings file that the chart cannot read: what it is told of it."""
     env = {n: {v["name"]: v.get("value") for c in policies.containers(spec) for v in c.get("env", []) if "MCP_TASKS" in v["name"]} for n, spec in pods(r).items()}
@@ -388,7 +398,7 @@ CASES = {"default": default, "route": route, "route-retry": route_retry, "hpa": 
          "node-port": node_port, "long-drain": long_drain, "passwords": from_files, "passwords-csi": csi, "encryption": encryption, "own-file-tokens": own_file,
          "trial-mirror": pulled, "test-tokens": test_tokens, "test-elsewhere": test_elsewhere, "jwt-keys": behind_proxy,
          "roles": roles, "roles-passwords": roles_passwords, "mirror": mirror, "migration": migration, "operators": operators,
-         "tls": tls_ingress, "tls-route": tls_route}
+         "tls": tls_ingress, "tls-route": tls_route, "alerts.md 0": receivers}
 
 
 def check(renderings):

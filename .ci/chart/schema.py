@@ -169,7 +169,8 @@ ITEMS = {
                       introspection_token_prefixes=STRINGS,
                       introspection_client_id=STR, introspection_secret_file=STR, introspection_cache=STR, introspect_jwts=BOOL),
                 "required": ["issuer"]},
-    "receivers": {**obj(name=STR, kind=STR, url=STR, secret=STR, questions=BOOL, alerts=BOOL), "required": ["name"]},
+    "receivers": {**obj(name=STR, kind=STR, url=STR, url_file=STR, secret=STR, secret_file=STR, ca_file=STR, questions=BOOL, alerts=BOOL),
+                  "required": ["name"]},
 }
 
 

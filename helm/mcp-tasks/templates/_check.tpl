@@ -83,7 +83,11 @@
 {{- end -}}
 {{- range $receiver := dig "alerts" "receivers" list $config -}}
 {{- if $receiver.secret -}}
-{{- $problems = append $problems (printf "%s.alerts.receivers: the secret of %q would be readable in a ConfigMap: write [alerts] into a settings file of your own (configFile.existingSecret)" $place (toString $receiver.name)) -}}
+{{- $problems = append $problems (printf "%s.alerts.receivers: the secret of %q would be readable in a ConfigMap: name a file that cron.extraVolumes bring (secret_file)" $place (toString $receiver.name)) -}}
+{{- end -}}
+{{- $out := or (dig "networkPolicy" "extraEgress" list $root.Values.cron) $root.Values.networkPolicy.extraEgress -}}
+{{- if and $receiver.url_file $root.Values.networkPolicy.enabled (has $place (list "config" "cron.config")) (not $out) -}}
+{{- $problems = append $problems (printf "%s.alerts.receivers: the chart cannot read where %q is (url_file), and its network policies let nothing out that they do not know: allow its port by cron.networkPolicy.extraEgress" $place (toString $receiver.name)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -8,9 +8,10 @@ use protocol::Timestamp;
 use serde_json::{Value, json};
 use store::{Delivery, Reminder};
 
-use super::http::{Client, Request};
+use super::http::Request;
 use super::message::Message;
 use super::receivers::Failure;
+use super::way::Open;
 
 /// Alerts of one request, as Prometheus sends them.
 pub(crate) const AT_ONCE: i64 = 64;
@@ -26,16 +27,15 @@ const ENDS_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// Sends all in one request; one by one if that is refused, for one of them may be why.
 pub(crate) async fn send_all(
-    client: &Client,
-    url: &str,
+    way: &Open,
     messages: Vec<(Delivery, Message)>,
 ) -> Vec<(Delivery, Result<(), Failure>)> {
-    let sent = send(client, url, messages.iter().map(|(_, message)| message)).await;
+    let sent = send(way, messages.iter().map(|(_, message)| message)).await;
     let mut all = Vec::with_capacity(messages.len());
     let one_is_why = matches!(sent, Err(Failure::Refused(_))) && messages.len() > 1;
     for (delivery, message) in messages {
         let sent = if one_is_why {
-            send(client, url, [&message]).await
+            send(way, [&message]).await
         } else {
             sent.clone()
         };
@@ -44,14 +44,10 @@ pub(crate) async fn send_all(
     all
 }
 
-async fn send(
-    client: &Client,
-    url: &str,
-    messages: impl IntoIterator<Item = &Message>,
-) -> Result<(), Failure> {
-    let url = format!("{}/api/v2/alerts", url.trim_end_matches('/'));
+async fn send(way: &Open, messages: impl IntoIterator<Item = &Message>) -> Result<(), Failure> {
+    let url = format!("{}/api/v2/alerts", way.url.trim_end_matches('/'));
     let body = Value::Array(messages.into_iter().map(alert).collect()).to_string();
-    client
+    way.client
         .post(Request {
             url,
             headers: Vec::new(),

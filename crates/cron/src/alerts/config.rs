@@ -1,11 +1,15 @@
 //! Who is told of what nobody looked at.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::way::Way;
 
 /// The same base as that of `runbook_url` in the rules for Prometheus.
 pub const RUNBOOKS: &str = "https://github.com/mcp-tasks/mcp-tasks/blob/main/docs/runbooks";
@@ -35,7 +39,7 @@ pub struct Config {
     pub runbooks: String,
     /// How the owner of a task is named.
     pub principal: NamePrincipal,
-    /// Who is told. Each has a name, a kind and what its kind needs.
+    /// Who is told. Each has a name, a kind and what its kind needs (docs/alerts.md).
     pub receivers: Vec<Receiver>,
 }
 
@@ -53,7 +57,7 @@ pub enum NamePrincipal {
 }
 
 /// One receiver.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Receiver {
     /// Name, for receipts, logs and metrics. Renamed, it is another receiver.
@@ -63,9 +67,20 @@ pub struct Receiver {
     /// Alertmanager: its base address, as `http://alertmanager:9093`. Webhook: where to post.
     #[serde(default)]
     pub url: String,
+    /// File with the address instead: that of many webhooks is their secret. Files are read for each
+    /// sending, so a change needs no restart. A line break at the end of this one does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_file: Option<PathBuf>,
     /// Webhook: the key that signs what is sent, as Standard Webhooks do: base64, after `whsec_`.
     #[serde(default)]
     pub secret: String,
+    /// File with the key instead. A line break at its end does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_file: Option<PathBuf>,
+    /// Certificates (PEM) of the authorities that the receiver's certificate is signed by; empty: those
+    /// that Mozilla trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
     /// Tell of every question the moment it is asked.
     #[serde(default)]
     pub questions: bool,
@@ -76,6 +91,18 @@ pub struct Receiver {
 
 fn yes() -> bool {
     true
+}
+
+/// Without address and key, which are secrets.
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("questions", &self.questions)
+            .field("alerts", &self.alerts)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How a receiver is told.
@@ -103,7 +130,10 @@ impl Default for Config {
                 name: "log".to_owned(),
                 kind: Kind::Log,
                 url: String::new(),
+                url_file: None,
                 secret: String::new(),
+                secret_file: None,
+                ca_file: None,
                 questions: false,
                 alerts: true,
             }],
@@ -131,28 +161,25 @@ impl Config {
             if receiver.name.is_empty() || !names.insert(&receiver.name) {
                 problems.push(format!("{}: must be there, and once only", field("name")));
             }
-            if receiver.kind == Kind::Log {
-                continue;
-            }
-            if !is_web(&receiver.url) {
-                problems.push(if receiver.url.is_empty() {
-                    format!("{}: missing: where the receiver is", field("url"))
-                } else {
-                    format!("{}: not http://… or https://…", field("url"))
-                });
-            }
-            if receiver.kind != Kind::Webhook {
-                continue;
-            }
-            if receiver.secret.is_empty() {
-                problems.push(format!(
-                    "{}: missing: what is sent is signed with it; make one by \
-                     `openssl rand -base64 32`, and tell the receiver",
-                    field("secret")
-                ));
-            } else if let Err(problem) = super::webhook::key(&receiver.secret) {
-                problems.push(format!("{}: {problem}", field("secret")));
-            }
+            let wrong = receiver.validate().into_iter();
+            problems.extend(wrong.map(|(name, problem)| format!("{}: {problem}", field(name))));
+        }
+        problems
+    }
+
+    /// Whether a receiver is told by what is in files.
+    #[must_use]
+    pub fn names_files(&self) -> bool {
+        let mut files = self.receivers.iter().flat_map(Receiver::files);
+        files.any(|(_, file)| file.is_some())
+    }
+
+    /// Everything wrong with the files that receivers name, each naming its field; empty when they work.
+    pub async fn check_files(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (place, receiver) in self.receivers.iter().enumerate() {
+            let wrong = Way::new(receiver.clone()).problems().await.into_iter();
+            problems.extend(wrong.map(|problem| format!("alerts.receivers[{place}].{problem}")));
         }
         problems
     }
@@ -173,10 +200,83 @@ impl Config {
     }
 }
 
-fn is_web(url: &str) -> bool {
-    let uri = url.parse::<Uri>().ok();
-    let scheme = uri.as_ref().and_then(Uri::scheme_str);
-    matches!(scheme, Some("http" | "https"))
+impl Receiver {
+    fn files(&self) -> [(&'static str, Option<&PathBuf>); 3] {
+        [
+            ("url_file", self.url_file.as_ref()),
+            ("secret_file", self.secret_file.as_ref()),
+            ("ca_file", self.ca_file.as_ref()),
+        ]
+    }
+
+    /// What is wrong with which field; files are not read.
+    fn validate(&self) -> Vec<(&'static str, String)> {
+        let taken: &[&str] = match self.kind {
+            Kind::Log => &[],
+            Kind::Alertmanager => &["url_file", "ca_file"],
+            Kind::Webhook => &["url_file", "secret_file", "ca_file"],
+        };
+        let needless =
+            |(name, file): &(&str, Option<&PathBuf>)| file.is_some() && !taken.contains(name);
+        let told = |(name, _)| (name, "a receiver of this kind has none".to_owned());
+        let mut problems: Vec<_> = self
+            .files()
+            .into_iter()
+            .filter(needless)
+            .map(told)
+            .collect();
+        if self.kind != Kind::Log {
+            problems.extend(self.wrong_with_url());
+        }
+        if self.kind == Kind::Webhook {
+            problems.extend(self.wrong_with_secret());
+        }
+        problems
+    }
+
+    fn wrong_with_url(&self) -> Option<(&'static str, String)> {
+        let (url, in_file) = (self.url.as_str(), self.url_file.is_some());
+        let problem = match (url, in_file) {
+            ("", true) => return None,
+            ("", false) => "missing: where the receiver is, or a file with that in url_file",
+            (_, true) => return Some(("url_file", "url is set, too".to_owned())),
+            (url, false) if !is_web(url) => "not http://… or https://…",
+            (url, false) if self.ca_file.is_some() && !is_encrypted(url) => {
+                return Some((
+                    "ca_file",
+                    "url is not encrypted: write https://…".to_owned(),
+                ));
+            }
+            (_, false) => return None,
+        };
+        Some(("url", problem.to_owned()))
+    }
+
+    fn wrong_with_secret(&self) -> Option<(&'static str, String)> {
+        let problem = match (self.secret.as_str(), self.secret_file.is_some()) {
+            ("", true) => return None,
+            ("", false) => "missing: what is sent is signed with it; make one by \
+                            `openssl rand -base64 32`, and tell the receiver; it may be in a file \
+                            that secret_file names"
+                .to_owned(),
+            (_, true) => return Some(("secret_file", "secret is set, too".to_owned())),
+            (secret, false) => super::webhook::key(secret).err()?,
+        };
+        Some(("secret", problem))
+    }
+}
+
+pub(super) fn is_web(url: &str) -> bool {
+    matches!(scheme(url).as_deref(), Some("http" | "https"))
+}
+
+pub(super) fn is_encrypted(url: &str) -> bool {
+    scheme(url).as_deref() == Some("https")
+}
+
+fn scheme(url: &str) -> Option<String> {
+    let uri = url.parse::<Uri>().ok()?;
+    uri.scheme_str().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -209,8 +309,7 @@ mod tests {
             kind: Kind::Webhook,
             url: "ftp://x".to_owned(),
             secret: "short".to_owned(),
-            questions: false,
-            alerts: true,
+            ..Config::default().receivers.remove(0)
         };
         let mut config = Config {
             runbooks: "docs/runbooks".to_owned(),
@@ -229,5 +328,78 @@ mod tests {
                 "{problems:?}"
             );
         }
+    }
+
+    const URL: &str = "https://h/sesame-1";
+    const SECRET: &str = "whsec_c2VzYW1lc2VzYW1lc2VzYW1lc2VzYW1l";
+
+    fn wrong_with(kind: Kind, change: impl Fn(&mut Receiver)) -> Vec<String> {
+        let mut config = Config::default();
+        let receiver = &mut config.receivers[0];
+        receiver.kind = kind;
+        change(receiver);
+        let told = config.validate().into_iter();
+        let short = |problem: String| problem.replace("alerts.receivers[0].", "");
+        told.map(short).collect()
+    }
+
+    #[test]
+    fn address_and_key_are_said_once_each() {
+        let in_files = |receiver: &mut Receiver| {
+            receiver.url_file = Some("/url".into());
+            receiver.secret_file = Some("/secret".into());
+            receiver.ca_file = Some("/ca".into());
+        };
+        assert_eq!(wrong_with(Kind::Webhook, in_files), Vec::<String>::new());
+        let inline = |receiver: &mut Receiver| {
+            URL.clone_into(&mut receiver.url);
+            SECRET.clone_into(&mut receiver.secret);
+        };
+        assert_eq!(wrong_with(Kind::Webhook, inline), Vec::<String>::new());
+        let both = |receiver: &mut Receiver| {
+            in_files(receiver);
+            inline(receiver);
+        };
+        let problems = [
+            "url_file: url is set, too",
+            "secret_file: secret is set, too",
+        ];
+        assert_eq!(wrong_with(Kind::Webhook, both), problems);
+    }
+
+    #[test]
+    fn a_receiver_has_the_files_of_its_kind() {
+        let all = |receiver: &mut Receiver| {
+            receiver.url_file = Some("/url".into());
+            receiver.secret_file = Some("/secret".into());
+            receiver.ca_file = Some("/ca".into());
+        };
+        let none = |name: &str| format!("{name}: a receiver of this kind has none");
+        let of_log = ["url_file", "secret_file", "ca_file"].map(none);
+        assert_eq!(wrong_with(Kind::Log, all), of_log);
+        assert_eq!(wrong_with(Kind::Alertmanager, all), [none("secret_file")]);
+    }
+
+    #[test]
+    fn authorities_are_of_no_use_on_an_open_way() {
+        let open = |receiver: &mut Receiver| {
+            receiver.url = "http://h".to_owned();
+            receiver.ca_file = Some("/ca".into());
+        };
+        let problem = "ca_file: url is not encrypted: write https://…";
+        assert_eq!(wrong_with(Kind::Alertmanager, open), [problem]);
+    }
+
+    #[test]
+    fn no_debug_output_holds_an_address_or_a_key() {
+        let mut config = Config::default();
+        URL.clone_into(&mut config.receivers[0].url);
+        SECRET.clone_into(&mut config.receivers[0].secret);
+        let shown = format!("{config:?}");
+        assert!(shown.contains("name: \"log\""), "{shown}");
+        assert!(
+            !shown.contains("sesame") && !shown.contains(SECRET),
+            "{shown}"
+        );
     }
 }

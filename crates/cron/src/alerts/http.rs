@@ -5,10 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
 
 use super::receivers::Failure;
 
@@ -31,17 +34,27 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new() -> Self {
-        let provider = rustls::crypto::ring::default_provider();
+    /// Trusts these authorities (PEM), else those that Mozilla trusts.
+    ///
+    /// # Errors
+    /// If there is no certificate among them.
+    pub(crate) fn new(authorities: Option<&[u8]>) -> Result<Self, String> {
+        let builder =
+            ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .expect("ring serves the default versions of TLS");
+        let config = match authorities {
+            None => builder.with_webpki_roots(),
+            Some(pem) => builder.with_root_certificates(roots(pem)?),
+        };
         let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(provider)
-            .expect("ring serves the default versions of TLS")
+            .with_tls_config(config.with_no_client_auth())
             .https_or_http()
             .enable_http1()
             .build();
-        Self {
+        Ok(Self {
             pool: Pool::builder(TokioExecutor::new()).build(connector),
-        }
+        })
     }
 
     /// Posts JSON; any answer but 2xx is an error. Its text holds the status and nothing that the receiver said:
@@ -84,6 +97,17 @@ impl Client {
             _ => Failure::Away(text),
         })
     }
+}
+
+fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+    let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let certificates = read.map_err(|error| error.to_string())?;
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates);
+    if added == 0 {
+        return Err("holds no certificate".to_owned());
+    }
+    Ok(roots)
 }
 
 /// An error with all its causes.

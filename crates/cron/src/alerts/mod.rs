@@ -7,6 +7,7 @@ pub mod config;
 mod http;
 mod message;
 mod receivers;
+mod way;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::{Parts, Swept, trace};
 use config::{Config, Kind, Receiver};
 use message::Message;
 use receivers::{Absent, Failure};
+use way::Way;
 
 /// Webhooks and lines sent at a time.
 const AT_ONCE: i64 = 8;
@@ -38,46 +40,46 @@ const ROUND: Duration = Duration::from_secs(5);
 /// The receivers.
 pub(crate) struct Alerts {
     config: Config,
-    receivers: BTreeMap<String, Receiver>,
+    receivers: BTreeMap<String, Way>,
     absent: Absent,
-    client: http::Client,
 }
 
 impl Alerts {
     pub(crate) fn new(config: Config) -> Self {
-        let named = |receiver: &Receiver| (receiver.name.clone(), receiver.clone());
+        let named = |receiver: &Receiver| (receiver.name.clone(), Way::new(receiver.clone()));
         Self {
             receivers: config.receivers.iter().map(named).collect(),
             absent: Absent::default(),
-            client: http::Client::new(),
             config,
         }
     }
 
     /// Tells a receiver, and says of each message what came of it.
-    async fn send(
-        &self,
-        receiver: &Receiver,
-        due: &[Delivery],
-    ) -> Vec<(Delivery, Result<(), Failure>)> {
+    async fn send(&self, way: &Way, due: &[Delivery]) -> Vec<(Delivery, Result<(), Failure>)> {
         let messages: Vec<(Delivery, Message)> = due
             .iter()
             .map(|delivery| (delivery.clone(), Message::new(&self.config, delivery)))
             .collect();
-        if receiver.kind == Kind::Alertmanager {
-            return alertmanager::send_all(&self.client, &receiver.url, messages).await;
+        let kind = way.receiver.kind;
+        if kind == Kind::Log {
+            let told = messages.into_iter().map(|(delivery, message)| {
+                log(&message);
+                (delivery, Ok(()))
+            });
+            return told.collect();
+        }
+        let open = match way.open().await {
+            Ok(open) => open,
+            Err(problem) => {
+                let away = |delivery: &Delivery| (delivery.clone(), Err(away(&problem)));
+                return due.iter().map(away).collect();
+            }
+        };
+        if kind == Kind::Alertmanager {
+            return alertmanager::send_all(&open, messages).await;
         }
         let sending = futures::stream::iter(messages).map(async |(delivery, message)| {
-            let sent = match receiver.kind {
-                Kind::Webhook => {
-                    let to = (receiver.url.as_str(), receiver.secret.as_str());
-                    webhook::send(&self.client, to, &message).await
-                }
-                Kind::Log | Kind::Alertmanager => {
-                    log(&message);
-                    Ok(())
-                }
-            };
+            let sent = webhook::send(&open, &message).await;
             (delivery, sent)
         });
         let at_once = usize::try_from(AT_ONCE).unwrap_or(1);
@@ -98,6 +100,11 @@ impl Receiver {
     fn repeats(&self) -> Option<Reminder> {
         (self.kind == Kind::Alertmanager).then_some(alertmanager::REPEAT)
     }
+}
+
+/// A receiver that cannot even be asked.
+fn away(problem: &str) -> Failure {
+    Failure::Away(problem.to_owned())
 }
 
 fn log(message: &Message) {
@@ -166,7 +173,7 @@ pub(crate) async fn deliver(parts: Parts) -> Swept {
         busy: AtomicUsize::new(receivers.len()),
         done: CancellationToken::new(),
     };
-    let told = receivers.map(|receiver| keep_telling(&parts, receiver, &others));
+    let told = receivers.map(|way| keep_telling(&parts, way, &others));
     // All have ended when the first error is returned.
     join_all(told).await.into_iter().sum()
 }
@@ -178,8 +185,8 @@ struct Others {
 }
 
 /// Tells a receiver, and, while another one takes its time, as often as ever.
-async fn keep_telling(parts: &Parts, receiver: &Receiver, others: &Others) -> Swept {
-    let mut told = tell(parts, receiver).await;
+async fn keep_telling(parts: &Parts, way: &Way, others: &Others) -> Swept {
+    let mut told = tell(parts, way).await;
     if others.busy.fetch_sub(1, Ordering::SeqCst) == 1 {
         others.done.cancel();
     }
@@ -190,14 +197,14 @@ async fn keep_telling(parts: &Parts, receiver: &Receiver, others: &Others) -> Sw
             () = parts.shutdown.cancelled() => break,
             () = tokio::time::sleep(parts.config.deadline_interval) => {}
         }
-        told = tell(parts, receiver).await.map(|more| count + more);
+        told = tell(parts, way).await.map(|more| count + more);
     }
     told
 }
 
 /// Sends a receiver what is due, while it takes it.
-async fn tell(parts: &Parts, receiver: &Receiver) -> Swept {
-    let (alerts, store) = (&parts.alerts, &parts.store);
+async fn tell(parts: &Parts, way: &Way) -> Swept {
+    let (alerts, store, receiver) = (&parts.alerts, &parts.store, &way.receiver);
     let name = &receiver.name;
     let begun = Instant::now();
     let mut told = 0;
@@ -214,7 +221,7 @@ async fn tell(parts: &Parts, receiver: &Receiver) -> Swept {
         }
         told += due.len() as u64;
         let spans = trace::alerts(&due);
-        let sent = alerts.send(receiver, &due).await;
+        let sent = alerts.send(way, &due).await;
         trace::told(spans, sent.iter().map(|(due, sent)| (due, sent.is_ok())));
         let away =
             |(_, sent): &(Delivery, Result<(), Failure>)| matches!(sent, Err(Failure::Away(_)));

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::http::{Client, Request};
+use super::http::Request;
 use super::message::Message;
 use super::receivers::Failure;
+use super::way::Open;
 
 const PREFIX: &str = "whsec_";
 /// Standard Webhooks: 192 to 512 bits.
@@ -33,11 +34,7 @@ pub(super) fn key(secret: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-pub(crate) async fn send(
-    client: &Client,
-    (url, secret): (&str, &str),
-    message: &Message,
-) -> Result<(), Failure> {
+pub(crate) async fn send(way: &Open, message: &Message) -> Result<(), Failure> {
     let body = message.json().to_string();
     let state = if message.resolved {
         "resolved"
@@ -48,11 +45,10 @@ pub(crate) async fn send(
     let id = format!("{}:{state}", message.fingerprint);
     let now = message.now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let timestamp = now.as_secs().to_string();
-    let key = key(secret).map_err(Failure::Away)?;
-    let signature = sign(&key, &[&id, &timestamp, &body]);
-    client
+    let signature = sign(&way.key, &[&id, &timestamp, &body]);
+    way.client
         .post(Request {
-            url: url.to_owned(),
+            url: way.url.clone(),
             headers: vec![
                 ("webhook-id", id),
                 ("webhook-timestamp", timestamp),

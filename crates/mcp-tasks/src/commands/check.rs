@@ -64,6 +64,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 pub fn settings(config: &Config) -> Result<ExitCode, Failure> {
     let mut problems = super::doctor_auth::files(config)?;
     problems.extend(config.gateway.tls.check_files().err());
+    problems.extend(super::doctor_alerts::files(config)?);
     if let Some(file) = &config.tools.file {
         let missing = match tools::file::load_within(file, tools_file::limits(&config.worker)) {
             Ok(read) => {

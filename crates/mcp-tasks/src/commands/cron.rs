@@ -12,6 +12,10 @@ use crate::{lifecycle, monitor};
 /// When it cannot start.
 pub fn run(config: Config) -> Result<ExitCode, Failure> {
     lifecycle::run(config, "mcp-tasks-cron", |process| async move {
+        let problems = process.config.alerts.check_files().await;
+        if !problems.is_empty() {
+            return Err(problems.join("\n").into());
+        }
         let (store, queue) = neighbours(&process, &[]).await?;
         let cron = cron::Cron::new(
             (process.config.cron.clone(), process.config.alerts.clone()),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::operator::{self, Options, Output, object, table};
-use super::{Failure, doctor_auth, doctor_fleet, doctor_postgres, doctor_redis, doctor_tools};
+use super::{
+    Failure, doctor_alerts, doctor_auth, doctor_fleet, doctor_postgres, doctor_redis, doctor_tools,
+};
 use crate::out::outln;
 
 /// Postgres and Redis are waited for so long.
@@ -119,6 +121,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         doctor_redis::look(desk, &mut findings).await;
         doctor_auth::look(desk, &mut findings).await;
         doctor_tools::look(desk, &mut findings).await;
+        doctor_alerts::look(desk, &mut findings).await;
         print(desk.output, &findings.0);
         Ok(match findings.worst() {
             Some(Verdict::Fail) | None => ExitCode::FAILURE,

@@ -6,6 +6,7 @@ pub mod cron;
 pub mod cron_run;
 pub mod dev;
 pub mod doctor;
+mod doctor_alerts;
 pub mod doctor_auth;
 mod doctor_fleet;
 mod doctor_postgres;

@@ -2,5 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+#[path = "../../../tools/tests/common/front.rs"]
+mod front;
 mod receivers;
 mod stack;
+mod ways;

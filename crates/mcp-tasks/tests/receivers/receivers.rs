@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::stack::Stack;
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// Used up by failures only.
-const SOON: Duration = Duration::from_secs(40);
+pub(crate) const SOON: Duration = Duration::from_secs(40);
 const TOOL: &str = "chaos_undo";
 /// Failures at once.
 const MANY: usize = 2_000;
@@ -29,7 +29,7 @@ fn webhook(name: &str, hook: &Hook) -> String {
     )
 }
 
-async fn receiver(manner: Manner) -> Hook {
+pub(crate) async fn receiver(manner: Manner) -> Hook {
     Hook::start(manner).await.unwrap()
 }
 
@@ -38,13 +38,13 @@ fn plan(call: &str, items: Value, end: &str) -> Value {
     json!({ "call": call, "items": items, "end": end })
 }
 
-async fn fail(client: &Client, call: &str) -> String {
+pub(crate) async fn fail(client: &Client, call: &str) -> String {
     let plan = plan(call, json!([]), "failed");
     client.start(TOOL, plan).await.unwrap()
 }
 
 /// Once there are so many.
-async fn taken(hook: &Hook, path: &str, number: usize) -> Vec<Post> {
+pub(crate) async fn taken(hook: &Hook, path: &str, number: usize) -> Vec<Post> {
     let within = Duration::from_secs(120);
     let posts = wait::until("messages that were taken", within, async || {
         let posts = hook.taken(path);

@@ -393,6 +393,29 @@ async fn services_and_upstreams_that_are_away_are_found() {
     );
 }
 
+/// Told, and no failure: it may look from where only cron's files are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_receivers_are_read() {
+    let (_postgres, url) = server(Options::test()).await;
+    let redis = redis().await;
+    let dir = Temp::new().unwrap();
+    let [address, secret] = ["url", "secret"].map(|name| dir.path().join(name));
+    std::fs::write(&address, "https://h/hush-path\n").unwrap();
+    let settings = format!(
+        "[[alerts.receivers]]\nname = \"hook\"\nkind = \"webhook\"\nurl_file = {address:?}\n\
+         secret_file = {secret:?}\n"
+    );
+    let look = || Diagnosis::with((&url, &redis.url()), &settings, &[]);
+    let told = ("alerts.receivers[0].secret_file: ", "where cron runs");
+    look().ails("receivers", "warn", told);
+    std::fs::write(&secret, "hush-hush").unwrap();
+    let seen = look();
+    seen.ails("receivers", "warn", ("not base64", "where cron runs"));
+    assert!(!seen.findings.to_string().contains("hush"), "{seen:?}");
+    std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();
+    assert_eq!(look().verdict("receivers"), "ok");
+}
+
 /// What is not a matter of health: settings that cannot be used, and words that are no command.
 #[test]
 fn exit_codes_tell_mistakes_from_findings() {

@@ -11,6 +11,9 @@ use harness::temp::Temp;
 
 use crate::support::{SOON, migrate};
 
+/// Told by files that are not there.
+const RECEIVER: &str = "[[alerts.receivers]]\nname = \"hook\"\nkind = \"webhook\"\n\
+                        url_file = \"/no/url\"\nsecret_file = \"/no/secret\"\n";
 const BINARY: &str = env!("CARGO_BIN_EXE_mcp-tasks");
 
 /// What a command says of these settings, and whether it is content.
@@ -98,7 +101,7 @@ fn settings_are_good_when_their_files_are() {
         &dir,
         &format!(
             "{}[tools]\nfile = \"/no/tools.toml\"\n[gateway.tls]\ncertificate_file = \"{pem}\"\n\
-             key_file = \"{pem}\"\n",
+             key_file = \"{pem}\"\n{RECEIVER}ca_file = \"{pem}\"\n",
             of("/no/keys.toml")
         ),
     );
@@ -108,9 +111,35 @@ fn settings_are_good_when_their_files_are() {
         "auth.api_keys_file: /no/keys.toml: No such file",
         "/no/tools.toml: cannot be read",
         "gateway.tls.certificate_file: holds no certificate",
+        "alerts.receivers[0].url_file: /no/url: No such file",
+        "alerts.receivers[0].secret_file: /no/secret: No such file",
+        "alerts.receivers[0].ca_file: ",
     ] {
         assert!(told.contains(problem), "{problem}: {told}");
     }
+}
+
+/// Cron alone tells receivers, so that others need not have their files.
+#[test]
+fn cron_does_not_start_without_the_files_of_receivers() {
+    let dir = Temp::new().unwrap();
+    let settings = file(
+        &dir,
+        &format!("[admin]\nlisten = \"127.0.0.1:0\"\n{RECEIVER}"),
+    );
+    // One that started all the same would wait for Postgres.
+    let mut cron = Command::new("timeout");
+    cron.args(["30", BINARY, "cron", "--config"]).arg(&settings);
+    let (good, told) = told(&cron.output().unwrap());
+    assert!(!good, "{told}");
+    for problem in [
+        "alerts.receivers[0].url_file: /no/url: No such file",
+        "alerts.receivers[0].secret_file: /no/secret: No such file",
+    ] {
+        assert!(told.contains(problem), "{problem}: {told}");
+    }
+    let (good, told) = said(&["config", "show"], Some(&settings), &[]);
+    assert!(good && told.contains("url_file = \"/no/url\""), "{told}");
 }
 
 #[test]

@@ -154,17 +154,26 @@ fn tools(files: &Path, service: &Hook, server: &Server) -> String {
     format!("file = {file:?}\n")
 }
 
-/// One that takes alerts, and one that takes none.
-fn receivers(hook: &Hook, grumbler: &Hook) -> String {
+/// One that takes alerts, and one that takes none and is told by files.
+fn receivers(files: &Path, hook: &Hook, grumbler: &Hook) -> String {
     let [taken, refused] = [
         format!("{}/hush-path", hook.url),
         format!("{}{REFUSED}", grumbler.url),
     ];
     let secret = KEPT[3];
+    let [url_file, secret_file] = [
+        ("receiver-url", refused.as_str()),
+        ("receiver-secret", secret),
+    ]
+    .map(|(name, text)| {
+        let file = files.join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    });
     format!(
         "[[alerts.receivers]]\nname = \"hook\"\nkind = \"webhook\"\nurl = {taken:?}\nsecret = {secret:?}\n\
          questions = true\n\
-         [[alerts.receivers]]\nname = \"grumbler\"\nkind = \"webhook\"\nurl = {refused:?}\nsecret = {secret:?}\n"
+         [[alerts.receivers]]\nname = \"grumbler\"\nkind = \"webhook\"\nurl_file = {url_file:?}\nsecret_file = {secret_file:?}\n"
     )
 }
 
@@ -268,7 +277,7 @@ pub async fn planted(collector: &Collector) -> Planted {
         KEPT[1],
         tools(files.path(), &service, &upstream),
         collector.endpoint,
-        receivers(&hook, &grumbler),
+        receivers(files.path(), &hook, &grumbler),
     );
     let address = redis.url().replace("redis://", "redis://app:hush-redis@");
     let open = (
