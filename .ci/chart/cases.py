@@ -397,6 +397,7 @@ BAD = [
     (merged(URLS, {"config": {"auth": {"mode": "tokens", "issuers": [{"issuer": "https://a"}]}}}), ["config.auth.resource: access tokens are for somebody"]),
     (merged(URLS, {"config": {"auth": {"issuers": [{"issuer": "https://a"}]}}}), ["config.auth.mode: missing"]),
     (merged(URLS, {"config": {"auth": {"api_keys_file": "/keys.toml"}}}), ["config.auth.mode: missing"]),
+    (merged(URLS, {"config": {"auth": {"resource": "https://a/mcp", "issuers": [{"issuer": "https://a"}]}}, "gateway": {"config": {"auth": {"mode": "tokens"}}}}), ["config.auth.mode: missing for worker"]),
     (merged(URLS, {"config": {"gateway": {"trusted_proxies": ["10.0.0.0/33", "10.0.0.256", "ingress", "fd00::/129"]}}}),
      [f'config.gateway.trusted_proxies: "{n}" is no address' for n in ("10.0.0.0/33", "10.0.0.256", "ingress", "fd00::/129")]),
     (merged(URLS, {"gateway": {"config": {"gateway": {"trusted_proxies": ["0.0.0.0/0", "::/0"]}}}}),

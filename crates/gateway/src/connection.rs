@@ -8,7 +8,7 @@
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     came: Instant,
     spoke: AtomicBool,
     multiplexed: CancellationToken,
+    /// Bytes that came since something could be read of them.
+    unreadable: AtomicUsize,
     unflushed: Mutex<Vec<Mark>>,
     deliveries: Deliveries,
     unwritten: Arc<Unwritten>,
@@ -58,6 +60,7 @@ impl Connection {
             unwritten: Unwritten::new(patience),
             spoke: AtomicBool::new(false),
             multiplexed: CancellationToken::new(),
+            unreadable: AtomicUsize::new(0),
             unflushed: Mutex::default(),
             deliveries,
             work: Mutex::new(Work {
@@ -85,6 +88,20 @@ impl Connection {
             self.multiplexed.cancel();
         }
         Busy(Arc::clone(self))
+    }
+
+    /// Bytes that came below TLS since something could be read of them.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn took_unreadable(&self, bytes: usize) {
+        self.unreadable.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What came could be read.
+    pub(crate) fn readable(&self) {
+        self.unreadable.store(0, Ordering::Relaxed);
     }
 
     fn turn(&self, change: impl FnOnce(usize) -> usize) {
@@ -214,8 +231,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let bytes = buffer.filled().len().saturating_sub(before);
+        if bytes > 0 {
+            self.connection.readable();
+        }
         self.taken = match read {
-            Poll::Ready(_) => self.taken + buffer.filled().len().saturating_sub(before),
+            Poll::Ready(_) => self.taken + bytes,
             Poll::Pending => 0,
         };
         read

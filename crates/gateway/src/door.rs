@@ -12,7 +12,7 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 
-use crate::auth::{self, Authenticator, Proven, Refused};
+use crate::auth::{self, Authenticator, Proven};
 use crate::config::Config;
 use crate::error::Error;
 use crate::memory::{FREE, Load};
@@ -114,7 +114,7 @@ impl Door {
     pub(crate) async fn admit(&self, head: &Parts, client: IpAddr) -> Result<Proven, Error> {
         self.enter(head)?;
         auth::none_in_url(head.uri.query())?;
-        let proven = match self.auth.remembered(&head.headers) {
+        let proven = match self.auth.remembered(&head.headers)? {
             // Who shares an address with somebody who tries tokens goes on.
             Some(proven) => proven,
             None => self.look_at(&head.headers, client).await?,
@@ -125,18 +125,20 @@ impl Door {
         Ok(proven)
     }
 
-    /// Who sends these headers, if the address has not shown too much that was worth nothing. What cannot be judged counts,
-    /// too: else who throws made-up tokens at an issuer until it answers no more could go on.
+    /// Who sends these headers, if the address has not shown too much that was worth nothing. What cannot be judged, or whose
+    /// caller hangs up, counts, too: else who throws made-up tokens at an issuer until it answers no more could go on.
     async fn look_at(&self, headers: &HeaderMap, client: IpAddr) -> Result<Proven, Error> {
         let turn = self.tries.begin(client).await?;
-        let proven = self.auth.authenticate(headers).await;
-        if let Err(Refused::Unauthorized { error: Some(_), .. } | Refused::Unavailable { .. }) =
-            &proven
-        {
-            tracing::debug!(client.address = %client, "token refused");
-            turn.was_bad();
+        match self.auth.authenticate(headers).await {
+            Ok(proven) => {
+                turn.was_good();
+                Ok(proven)
+            }
+            Err(refused) => {
+                tracing::debug!(client.address = %client, "token refused");
+                Err(refused.into())
+            }
         }
-        Ok(proven?)
     }
 
     /// Reads the body of a request that was let in, of which it may say how long it is.

@@ -26,7 +26,6 @@ mod endpoint;
 mod error;
 #[doc(hidden)]
 pub mod fuzzed;
-mod handshake;
 mod held;
 mod holds;
 mod judgement;
@@ -45,6 +44,7 @@ mod peers;
 mod polling;
 mod promotion;
 mod provided;
+mod records;
 mod reply;
 mod request_state;
 mod sealed;

@@ -28,10 +28,10 @@ use tokio_util::task::TaskTracker;
 use crate::Shared;
 use crate::connection::{Connection, Socket};
 use crate::crowd::Crowd;
-use crate::handshake::Handshake;
 use crate::layers::Layers;
 use crate::metrics::Level;
 use crate::peers::Seat;
+use crate::records::Records;
 use crate::tls::Tls;
 use crate::versions::{SPOKEN, Tracked, Versions};
 
@@ -201,10 +201,11 @@ impl Server {
         stream: TcpStream,
         connection: Arc<Connection>,
     ) {
-        let shaking = tls.acceptor().accept(Handshake::new(stream));
+        let below = Records::new(stream, Arc::clone(&connection));
+        let shaking = tls.acceptor().accept(below);
         match self.at_first(shared, &connection, shaking).await {
-            Some(Ok(mut stream)) => {
-                stream.get_mut().0.is_over();
+            Some(Ok(stream)) => {
+                connection.readable();
                 let version = self.versions.agreed(stream.get_ref().1.alpn_protocol());
                 self.talk(shared, version, stream, connection).await;
             }

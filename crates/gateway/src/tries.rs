@@ -1,15 +1,16 @@
 //! How many tokens one address may show that turn out to be worth nothing.
 //!
 //! A token that is being looked at counts as bad until it is known to be good: else as many as come at one time would
-//! all be let through. Good ones come in crowds as well, from behind one address after a restart, so who comes beyond
-//! that is not refused: it waits until it is known what the others' are worth.
+//! all be let through, and who hangs up before that would be counted never. Good ones come in crowds as well, from
+//! behind one address after a restart, so who comes beyond that is not refused: it waits until it is known what the
+//! others' are worth.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::auth::Refused;
@@ -21,10 +22,14 @@ use crate::peers::block;
 const ADDRESSES_MIN: usize = 1024;
 /// Addresses of which no token is being looked at that are remembered, at most.
 const ADDRESSES_MAX: usize = 64 * 1024;
-/// Tokens of one address that wait for their turn. Each holds one of the places of all requests.
+/// Tokens of one address that wait for their turn.
 const WAITING_MAX: usize = 256;
+/// Of all places of requests, which who waits holds one of, this part is for those who wait.
+const WAITING_PART: usize = 8;
 /// How long one waits for its turn.
 const TURN_WAIT: Duration = Duration::from_secs(2);
+/// Who waits looks so often whether time alone has made room.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What is known of the tokens of all addresses.
 pub(crate) struct Tries(Arc<Shared>);
@@ -33,6 +38,7 @@ struct Shared {
     /// Bad tokens of one address, per second; 0: any number.
     rate: f64,
     burst: f64,
+    waiting: Semaphore,
     book: Mutex<Book>,
 }
 
@@ -51,8 +57,12 @@ struct Address {
     waiting: VecDeque<oneshot::Sender<Turn>>,
 }
 
-/// A token may be looked at, and counts as bad until this is dropped.
-pub(crate) struct Try(Option<(Arc<Shared>, IpAddr)>);
+/// A token may be looked at, and was bad unless it is said to be good.
+pub(crate) struct Try {
+    /// `None` where there is no limit.
+    of: Option<(Arc<Shared>, IpAddr)>,
+    bad: bool,
+}
 
 type Turn = Result<Try, Error>;
 
@@ -61,6 +71,7 @@ impl Tries {
         Self(Arc::new(Shared {
             rate: f64::from(config.limits.refused_tokens_of_address_per_second),
             burst: f64::from(config.limits.refused_tokens_of_address_burst),
+            waiting: Semaphore::new((config.limits.requests_max / WAITING_PART).max(1)),
             book: Mutex::default(),
         }))
     }
@@ -71,13 +82,34 @@ impl Tries {
     /// If too many of its tokens were bad, or too many wait.
     pub(crate) async fn begin(&self, client: IpAddr) -> Result<Try, Error> {
         if self.0.rate == 0.0 {
-            return Ok(Try(None));
+            return Ok(Try {
+                of: None,
+                bad: true,
+            });
         }
-        let turn = self.ask(block(client))?;
-        match tokio::time::timeout(TURN_WAIT, turn).await {
-            Ok(Ok(turn)) => turn,
-            Ok(Err(_)) | Err(_) => Err(crowded()),
+        let key = block(client);
+        let mut turn = self.ask(key)?;
+        let mut given = match turn.try_recv() {
+            Ok(turn) => turn?,
+            Err(_) => self.wait(turn, key).await?,
+        };
+        // One that was given to nobody was of no token.
+        given.bad = true;
+        Ok(given)
+    }
+
+    async fn wait(&self, mut turn: oneshot::Receiver<Turn>, key: IpAddr) -> Turn {
+        let Ok(_waiting) = self.0.waiting.try_acquire() else {
+            return Err(crowded());
+        };
+        let until = Instant::now() + TURN_WAIT;
+        while Instant::now() < until {
+            match tokio::time::timeout(LOOK, &mut turn).await {
+                Ok(given) => return given.unwrap_or_else(|_| Err(crowded())),
+                Err(_) => self.0.look(key),
+            }
         }
+        Err(crowded())
     }
 
     fn ask(&self, key: IpAddr) -> Result<oneshot::Receiver<Turn>, Error> {
@@ -101,18 +133,16 @@ impl Tries {
 }
 
 impl Try {
-    /// The token was worth nothing, or nobody could say what it is worth.
-    pub(crate) fn was_bad(mut self) {
-        if let Some((shared, key)) = self.0.take() {
-            shared.ended(key, true);
-        }
+    /// The token is what it says, or there was none.
+    pub(crate) fn was_good(mut self) {
+        self.bad = false;
     }
 }
 
 impl Drop for Try {
     fn drop(&mut self) {
-        if let Some((shared, key)) = self.0.take() {
-            shared.ended(key, false);
+        if let Some((shared, key)) = self.of.take() {
+            shared.ended(key, self.bad);
         }
     }
 }
@@ -129,18 +159,30 @@ impl Shared {
             return;
         };
         address.looking -= 1;
+        let before = address.left_at(now, self);
         if bad {
-            let before = address.left_at(now, self);
             address.left = (before - 1.0).max(0.0);
             address.filled_at = now;
-            if before >= 1.0 && address.left < 1.0 {
-                tracing::info!(client.address = %key, "too many bad tokens from one address");
-            }
         }
+        let too_many = before >= 1.0 && address.left_at(now, self) < 1.0;
         let turns = self.turns(address, now, key);
         if address.rests(now, self) {
             book.addresses.remove(&key);
         }
+        drop(book);
+        if too_many {
+            tracing::info!(client.address = %key, "too many bad tokens from one address");
+        }
+        hand_out(turns);
+    }
+
+    /// Gives out what time alone has made room for.
+    fn look(self: &Arc<Self>, key: IpAddr) {
+        let mut book = self.lock();
+        let Some(address) = book.addresses.get_mut(&key) else {
+            return;
+        };
+        let turns = self.turns(address, Instant::now(), key);
         drop(book);
         hand_out(turns);
     }
@@ -161,7 +203,11 @@ impl Shared {
                 continue;
             }
             address.looking += 1;
-            turns.push((sender, Ok(Try(Some((Arc::clone(self), key))))));
+            let turn = Try {
+                of: Some((Arc::clone(self), key)),
+                bad: false,
+            };
+            turns.push((sender, Ok(turn)));
         }
         if left < 1.0 {
             let limited = || Error::Limited {
@@ -248,17 +294,18 @@ mod tests {
         let tries = tries(|_| {});
         let (bad, good) = (ip("1.2.3.4"), ip("1.2.3.5"));
         for _ in 0..BURST {
-            tries.begin(bad).await.unwrap().was_bad();
+            // Also of who hung up before it was known.
+            drop(tries.begin(bad).await.unwrap());
         }
         let Err(Error::Limited { retry_after, .. }) = tries.begin(bad).await else {
             panic!("it has shown too many");
         };
         assert_eq!(retry_after, Duration::from_secs(1));
-        assert!(tries.begin(good).await.is_ok());
+        tries.begin(good).await.unwrap().was_good();
         tokio::time::advance(Duration::from_millis(900)).await;
         assert!(tries.begin(bad).await.is_err());
         tokio::time::advance(Duration::from_millis(200)).await;
-        tries.begin(bad).await.expect("it may try again").was_bad();
+        drop(tries.begin(bad).await.expect("it may try again"));
         assert!(tries.begin(bad).await.is_err());
     }
 
@@ -270,7 +317,7 @@ mod tests {
         let looked_at = async || {
             let turn = tries.begin(client).await?;
             tokio::time::sleep(Duration::from_millis(1)).await;
-            turn.was_bad();
+            drop(turn);
             Ok::<(), Error>(())
         };
         let wave = join_all((0..100).map(|_| looked_at())).await;
@@ -289,7 +336,7 @@ mod tests {
             let turn = tries.begin(client).await.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
             order.lock().unwrap().push(n);
-            drop(turn);
+            turn.was_good();
         };
         join_all((0..200).map(looked_at)).await;
         assert_eq!(*order.lock().unwrap(), (0..200).collect::<Vec<_>>());
@@ -318,8 +365,41 @@ mod tests {
         drop(waiting);
         let mut next = tries.begin(client).boxed_local();
         assert!(futures::poll!(&mut next).is_pending());
-        held.pop();
+        held.pop().unwrap().was_good();
         assert!(next.await.is_ok());
+    }
+
+    /// Of all addresses together: each holds a place that others need.
+    #[tokio::test(start_paused = true)]
+    async fn so_many_of_all_wait() {
+        let tries = tries(|config| {
+            config.limits.requests_max = 80;
+            config.limits.refused_tokens_of_address_burst = 1;
+        });
+        let looked_at = join_all((0..20).map(|n| tries.begin(ip(&format!("1.2.3.{n}"))))).await;
+        assert!(looked_at.iter().all(Result::is_ok));
+        let mut waiting: Vec<_> = (0..20)
+            .map(|n| tries.begin(ip(&format!("1.2.3.{n}"))).boxed_local())
+            .collect();
+        let mut told = 0;
+        for one in &mut waiting {
+            told += usize::from(futures::poll!(one).is_ready());
+        }
+        assert_eq!(told, 20 - 80 / WAITING_PART);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_time_makes_room_for_is_given_to_who_waits() {
+        let tries = tries(|_| {});
+        let client = ip("1.2.3.4");
+        for _ in 1..BURST {
+            drop(tries.begin(client).await.unwrap());
+        }
+        let _long = tries.begin(client).await.unwrap();
+        let begun = Instant::now();
+        assert!(tries.begin(client).await.is_ok());
+        let waited = begun.elapsed();
+        assert!(waited <= Duration::from_millis(1_250), "{waited:?}");
     }
 
     /// Its caller hung up just when it was given out.
@@ -332,7 +412,7 @@ mod tests {
         let mut next = tries.begin(client).boxed_local();
         assert!(futures::poll!(&mut gone).is_pending());
         assert!(futures::poll!(&mut next).is_pending());
-        drop(first);
+        first.was_good();
         drop(gone);
         assert!(next.await.is_ok());
     }
@@ -341,7 +421,7 @@ mod tests {
     async fn none_is_no_limit() {
         let tries = tries(|config| config.limits.refused_tokens_of_address_per_second = 0);
         for _ in 0..100 {
-            tries.begin(ip("1.2.3.4")).await.unwrap().was_bad();
+            tries.begin(ip("1.2.3.4")).await.unwrap();
         }
         assert_eq!(known(&tries), 0);
     }
@@ -352,13 +432,13 @@ mod tests {
         let kept = tries.begin(ip("1.2.3.4")).await.unwrap();
         for n in 0..3 * u32::try_from(ADDRESSES_MAX).unwrap() {
             let client = IpAddr::V4((0x2000_0000 + n).into());
-            tries.begin(client).await.unwrap().was_bad();
+            drop(tries.begin(client).await.unwrap());
         }
         assert!(known(&tries) <= 2 * ADDRESSES_MAX + 2, "{}", known(&tries));
         drop(kept);
         tries.0.lock().next_sweep = 0;
         tokio::time::advance(Duration::from_secs(60)).await;
-        tries.begin(ip("9.9.9.9")).await.unwrap().was_bad();
+        tries.begin(ip("9.9.9.9")).await.unwrap();
         assert_eq!(known(&tries), 1);
     }
 }

@@ -130,8 +130,11 @@
 {{- if and (not (include "mcp-tasks.loopback" .)) (not $ownFile) (not (dig "auth" "resource" "" $settings)) -}}
 {{- $problems = append $problems "config.auth.resource: access tokens are for somebody: name this server's endpoint as clients see it, as https://mcp.example.com/mcp" -}}
 {{- end -}}
-{{- if and (not (dig "auth" "mode" "" $settings)) (or (dig "auth" "issuers" list $settings) (dig "auth" "api_keys_file" "" $settings)) -}}
-{{- $problems = append $problems "config.auth.mode: missing: issuers or API keys are set, and only \"tokens\" asks them; \"dev\" believes every caller" -}}
+{{- range $component := $components -}}
+{{- $auth := dig "auth" dict (include "mcp-tasks.settings" (list $ $component) | fromJson) -}}
+{{- if and (not $auth.mode) (or $auth.issuers $auth.api_keys_file) -}}
+{{- $problems = append $problems (printf "config.auth.mode: missing for %s: issuers or API keys are set, and only \"tokens\" asks them; \"dev\" believes every caller" $component.name) -}}
+{{- end -}}
 {{- end -}}
 {{- range dig "gateway" "trusted_proxies" list $settings | default list -}}
 {{- $octet := "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])" -}}

@@ -122,7 +122,7 @@ async fn memory(binary: &Path, arguments: &Arguments) -> Result<bool> {
     let mut met = true;
     for (kind, connections) in Kind::ALL {
         let target = match kind {
-            Kind::Hellos => Target::encrypted(binary).await?,
+            Kind::Hellos | Kind::Records => Target::encrypted(binary).await?,
             _ => Target::start(binary, "").await?,
         };
         let connections = connections / arguments.smaller.max(1);

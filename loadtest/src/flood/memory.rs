@@ -1,13 +1,15 @@
 //! What many connections, half heads, half handshakes, half bodies, unread answers and open streams take of a gateway's
 //! memory, and how long others wait meanwhile.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use harness::Result;
+use harness::{Error, Result};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::latency::{Seen, quiet};
 use super::target::Target;
@@ -24,8 +26,10 @@ pub enum Kind {
     Idle,
     /// Requests whose head, almost as long as it may be, does not end.
     Heads,
-    /// Handshakes of TLS whose first message, as long as TLS has them, does not end.
+    /// Handshakes of TLS whose first message, as long as is taken in, does not end.
     Hellos,
+    /// Connections with TLS whose first record, as long as they are, does not end.
+    Records,
     /// Requests whose body ends half way.
     Bodies,
     /// Requests one behind the other, none of whose answers is read.
@@ -36,10 +40,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, with how many connections each takes.
-    pub const ALL: [(Kind, usize); 6] = [
+    pub const ALL: [(Kind, usize); 7] = [
         (Kind::Idle, 9_900),
         (Kind::Heads, 9_900),
         (Kind::Hellos, 9_900),
+        (Kind::Records, 9_900),
         (Kind::Bodies, 2_000),
         (Kind::Unread, 500),
         (Kind::Streams, 200),
@@ -68,20 +73,23 @@ pub async fn flood(
 ) -> Result<Taken> {
     let address = target.address()?;
     let before = target.resident();
+    let connector = match kind {
+        Kind::Records => Some(target.connector()?),
+        _ => None,
+    };
     let bytes = bytes(target, kind);
     let flooding = async {
         let mut open = Vec::new();
         for some in (0..connections).collect::<Vec<_>>().chunks(100) {
-            let opening = some.iter().map(|n| begin(address, *n, &bytes));
-            open.extend(
-                futures::future::join_all(opening)
-                    .await
-                    .into_iter()
-                    .flatten(),
-            );
+            let opening = some
+                .iter()
+                .map(|n| begin(address, *n, connector.as_ref(), &bytes));
+            for begun in futures::future::join_all(opening).await {
+                open.push(begun?);
+            }
         }
         tokio::time::sleep(held).await;
-        open
+        Ok::<_, Error>(open)
     };
     let most = AtomicU64::new(before);
     let watched = async {
@@ -93,12 +101,12 @@ pub async fn flood(
     let all = async {
         let reading = async {
             match kind {
-                Kind::Hellos => Ok(None),
+                Kind::Hellos | Kind::Records => Ok(None),
                 _ => quiet(target, held * 2).await.map(Some),
             }
         };
         let (open, seen) = tokio::join!(flooding, reading);
-        drop(open);
+        drop(open?);
         seen
     };
     let seen = tokio::select! {
@@ -113,15 +121,29 @@ pub async fn flood(
 }
 
 /// One connection of the flood; it stays open. From several addresses, since one may not have so many.
-async fn begin(to: SocketAddr, n: usize, bytes: &[u8]) -> Option<TcpStream> {
-    let socket = TcpSocket::new_v4().ok()?;
-    let from = Ipv4Addr::new(127, 0, 1, u8::try_from(1 + n % 5).ok()?);
-    socket.bind(SocketAddr::from((from, 0))).ok()?;
-    let mut stream = socket.connect(to).await.ok()?;
+async fn begin(
+    to: SocketAddr,
+    n: usize,
+    connector: Option<&TlsConnector>,
+    bytes: &[u8],
+) -> Result<TcpStream> {
+    let connecting = async {
+        let socket = TcpSocket::new_v4()?;
+        let from = Ipv4Addr::new(127, 0, 1, u8::try_from(1 + n % 5).unwrap_or(1));
+        socket.bind(SocketAddr::from((from, 0)))?;
+        let stream = socket.connect(to).await?;
+        let Some(connector) = connector else {
+            return Ok(stream);
+        };
+        let name = ServerName::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let stream = connector.connect(name, stream).await?;
+        Ok(stream.into_inner().0)
+    };
+    let mut stream = connecting.await.map_err(Error::io("connect"))?;
     let writing = stream.write_all(bytes);
     // A peer that stops reading is part of it, and so is one that has enough of this.
     drop(tokio::time::timeout(WRITING, writing).await);
-    Some(stream)
+    Ok(stream)
 }
 
 fn bytes(target: &Target, kind: Kind) -> Vec<u8> {
@@ -134,6 +156,13 @@ fn bytes(target: &Target, kind: Kind) -> Vec<u8> {
             bytes
         }
         Kind::Hellos => hello(),
+        // The head of a record (RFC 8446 §5.1) and all but the end of what it announces.
+        Kind::Records => {
+            let mut bytes = vec![23, 3, 3];
+            bytes.extend((16_384 + 256_u16).to_be_bytes());
+            bytes.resize(16_500, 0);
+            bytes
+        }
         Kind::Bodies => {
             let request = target.wire("mallory").get("x");
             let text = String::from_utf8_lossy(&request).into_owned();
@@ -148,12 +177,12 @@ fn bytes(target: &Target, kind: Kind) -> Vec<u8> {
     }
 }
 
-/// All but the end of a ClientHello of 65,000 bytes (RFC 8446 §4), in records of 16,384.
+/// 20,000 bytes of a ClientHello of 65,000 (RFC 8446 §4), in records of 16,384: a little less than is taken in.
 fn hello() -> Vec<u8> {
     const LENGTH: u32 = 65_000;
     let mut message = vec![1];
     message.extend(&LENGTH.to_be_bytes()[1..]);
-    message.resize(64_000, 0);
+    message.resize(20_000, 0);
     let record = |part: &[u8]| {
         let length = u16::try_from(part.len()).unwrap_or_default().to_be_bytes();
         [&[22, 3, 1], &length[..], part].concat()

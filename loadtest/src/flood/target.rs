@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use harness::cluster::{Cluster, Plan};
 use harness::config::Common;
@@ -9,6 +10,9 @@ use harness::postgres::Postgres;
 use harness::redis::Redis;
 use harness::temp::Temp;
 use harness::{Error, Result};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use crate::bench::processors::resident;
 use crate::bench::wire::Wire;
@@ -18,6 +22,8 @@ use crate::stack;
 #[derive(Debug)]
 pub struct Target {
     cluster: Cluster,
+    /// Its certificate, if it speaks TLS.
+    certificate: Option<CertificateDer<'static>>,
     _postgres: Postgres,
     _redis: Redis,
 }
@@ -48,6 +54,7 @@ impl Target {
             .await?;
         Ok(Target {
             cluster,
+            certificate: None,
             _postgres: postgres,
             _redis: redis,
         })
@@ -60,7 +67,7 @@ impl Target {
     pub async fn encrypted(binary: &Path) -> Result<Target> {
         let files = Temp::new()?;
         let other = |error: rcgen::Error| Error::Other(format!("make a certificate: {error}"));
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]);
         let made = made.map_err(other)?;
         let write = |name: &str, pem: String| {
             let file = files.path().join(name);
@@ -73,7 +80,30 @@ impl Target {
             write("tls.key", made.signing_key.serialize_pem())?
         );
         // It has read them when it has started.
-        Self::start(binary, &settings).await
+        let target = Self::start(binary, &settings).await?;
+        Ok(Self {
+            certificate: Some(made.cert.into()),
+            ..target
+        })
+    }
+
+    /// What believes its certificate.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub fn connector(&self) -> Result<TlsConnector> {
+        let other = |error: rustls::Error| Error::Other(format!("speak TLS: {error}"));
+        let mut roots = RootCertStore::empty();
+        if let Some(certificate) = &self.certificate {
+            roots.add(certificate.clone()).map_err(other)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(TlsConnector::from(Arc::new(config)))
     }
 
     /// Where it listens.

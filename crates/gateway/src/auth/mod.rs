@@ -162,23 +162,24 @@ impl Authenticator {
     /// If there is no usable token.
     pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> Result<Proven, Refused> {
         let token = bearer::token(headers, self.token_bytes_max)?;
-        match (&self.how, token) {
-            (How::Dev, token) => dev(token),
-            (How::Tokens(tokens), Some(token)) => Box::pin(tokens.verify(token)).await,
-            // RFC 6750 §3.1: no error code where nothing was sent.
-            (How::Tokens(_), None) => Err(Refused::Unauthorized {
-                error: None,
-                message: "an access token is needed",
-            }),
+        match &self.how {
+            How::Dev => dev(token),
+            How::Tokens(tokens) => {
+                let token = token.ok_or_else(none_shown)?;
+                Box::pin(tokens.verify(token)).await
+            }
         }
     }
 
     /// Who sends these headers, if the token was seen to be good before, which costs next to nothing.
-    pub(crate) fn remembered(&self, headers: &HeaderMap) -> Option<Proven> {
-        let token = bearer::token(headers, self.token_bytes_max).ok()?;
-        match (&self.how, token) {
-            (How::Dev, token) => dev(token).ok(),
-            (How::Tokens(tokens), token) => tokens.remembered(token?),
+    ///
+    /// # Errors
+    /// If they show no token that could be looked at.
+    pub(crate) fn remembered(&self, headers: &HeaderMap) -> Result<Option<Proven>, Refused> {
+        let token = bearer::token(headers, self.token_bytes_max)?;
+        match &self.how {
+            How::Dev => dev(token).map(Some),
+            How::Tokens(tokens) => Ok(tokens.remembered(token.ok_or_else(none_shown)?)),
         }
     }
 
@@ -252,6 +253,14 @@ fn dev(token: Option<&str>) -> Result<Proven, Refused> {
         scopes: None,
         until: None,
     })
+}
+
+/// RFC 6750 §3.1: no error code where nothing was sent.
+fn none_shown() -> Refused {
+    Refused::Unauthorized {
+        error: None,
+        message: "an access token is needed",
+    }
 }
 
 fn malformed(message: &'static str) -> Refused {

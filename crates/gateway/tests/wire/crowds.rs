@@ -114,11 +114,15 @@ async fn guarded(change: impl FnOnce(&mut Config)) -> (TempDir, World) {
     (files, world)
 }
 
-/// The status of a request from that address with this token and these headers.
+/// The status of a request from that address with this token, if it is one, and these headers.
 async fn status(world: &World, from: u8, token: &str, headers: &str) -> u16 {
     let mut stream = connect(world, from).await;
+    let authorization = match token {
+        "" => String::new(),
+        token => format!("Authorization: Bearer {token}\r\n"),
+    };
     let request = format!(
-        "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n{headers}\
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\n{authorization}{headers}\
          Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}",
         world.address
     );
@@ -146,8 +150,9 @@ async fn refused_tokens_of_one_address() {
         assert_eq!(status(&world, 2, "mtk_bad", "").await, 401, "the {n}th");
     }
     assert!(exhaust(&world, 2, |_| String::new()).await);
-    // Neither one that is known to be good, nor another address, nor who shows none.
+    // Neither one that is known to be good, nor another address, nor who shows none: who begins to log in does so.
     assert_eq!(status(&world, 2, GOOD, "").await, 400);
+    assert_eq!(status(&world, 2, "", "").await, 401);
     assert_eq!(status(&world, 3, "mtk_bad", "").await, 401);
     assert!(
         Client::new(&world.url)

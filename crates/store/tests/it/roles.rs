@@ -33,6 +33,9 @@ impl Processes {
         for _ in 0..2 {
             owner.batch_execute(ROLES).await.unwrap();
         }
+        // As docs/security.md has it: none of them needs any.
+        let temporary = "REVOKE TEMPORARY ON DATABASE tasks FROM PUBLIC";
+        owner.batch_execute(temporary).await.unwrap();
         let mut of = Vec::new();
         for role in ["gateway", "worker", "cron"] {
             let user = format!("CREATE ROLE {role} LOGIN IN ROLE mcp_tasks_{role}");

@@ -59,6 +59,9 @@ impl Processes {
 #[tokio::test]
 async fn a_gateway_writes_no_journal_and_puts_nothing_in_the_place_of_one() {
     let all = Processes::new().await;
+    // As databases are where nobody took it away.
+    let temporary = "GRANT TEMPORARY ON DATABASE tasks TO PUBLIC";
+    all.owner.batch_execute(temporary).await.unwrap();
     let (claim, expires_ms) = all.journaled().await;
     let of_gateway = raw(&as_role(&all.url, "gateway")).await;
     let ends = "UPDATE tasks SET status = 'failed', error = '{}', phase = NULL, lease_until = NULL, \

@@ -1,5 +1,6 @@
 //! What a file of API keys holds.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -75,15 +76,18 @@ pub(super) fn read(file: &Path, text: &str) -> Result<Vec<Key>, Vec<String>> {
         vec![told(file, &format!("line {line}: {}", error.message()))]
     })?;
     let mut problems = Vec::new();
-    let mut keys: Vec<Key> = Vec::new();
+    let (mut keys, mut known) = (Vec::new(), HashSet::new());
     for (place, entry) in parsed.key.into_iter().enumerate() {
-        let at = format!("line {}: key[{place}]", line(entry.span().start));
-        match entry.into_inner().read() {
-            Ok(key) if keys.iter().any(|other| other.hash == key.hash) => {
-                problems.push(told(file, &format!("{at}.sha256: occurs twice")));
-            }
+        let start = entry.span().start;
+        let read = entry.into_inner().read();
+        let twice = || "sha256: occurs twice".to_owned();
+        let new = read.and_then(|key| known.insert(key.hash).then_some(key).ok_or_else(twice));
+        match new {
             Ok(key) => keys.push(key),
-            Err(problem) => problems.push(told(file, &format!("{at}.{problem}"))),
+            Err(problem) => {
+                let at = format!("line {}: key[{place}]", line(start));
+                problems.push(told(file, &format!("{at}.{problem}")));
+            }
         }
     }
     if problems.is_empty() {

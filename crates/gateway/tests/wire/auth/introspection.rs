@@ -185,6 +185,38 @@ async fn a_wave_of_made_up_tokens_asks_as_often_as_one_after_the_other() {
     }
 }
 
+/// Whoever does not wait for the answer has asked all the same.
+#[tokio::test]
+async fn who_hangs_up_is_counted() {
+    use tokio::io::AsyncWriteExt as _;
+    let mut gateway = crate::support::config();
+    gateway.limits.refused_tokens_of_address_per_second = 1;
+    gateway.limits.refused_tokens_of_address_burst = 5;
+    let doors = Doors::of(gateway, |auth| auth).await;
+    doors.issuer.behave(Manner::Slow(60 * SECOND));
+    for n in 0..5 {
+        let asked = doors.issuer.requests("/introspect");
+        let mut stream = tokio::net::TcpStream::connect(doors.world.address)
+            .await
+            .unwrap();
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer gone-{n}\r\n\
+             Content-Type: application/json\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let looked_at = async || (doors.issuer.requests("/introspect") > asked).then_some(());
+        harness::wait::until("its issuer is asked", SOON, looked_at)
+            .await
+            .unwrap();
+        drop(stream);
+    }
+    doors.issuer.behave(Manner::Up);
+    let limited = async || (doors.status("another").await == 429).then_some(());
+    harness::wait::until("there were too many", SOON, limited)
+        .await
+        .unwrap();
+}
+
 /// From behind one address, after a restart: none is refused for coming with others.
 #[tokio::test]
 async fn a_wave_of_good_tokens_is_let_in() {
