@@ -2,9 +2,10 @@
 //! of a cluster.
 //!
 //! A new connection first subscribes to everything registered, then tells every watcher that
-//! messages may have been lost. Orders that come while one is under way are sent together in one
-//! command.
+//! messages may have been lost. Orders that come while some are under way are sent together in one
+//! command of each kind.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,7 +122,8 @@ impl Subscriber {
         }
     }
 
-    /// Carries out orders as given, neighbours of one kind in one command.
+    /// Carries out orders, in one command of each kind. Channels have nothing to do with each other, and of several
+    /// orders for one the last counts.
     fn carry_out(
         &self,
         mut sink: Sink,
@@ -129,14 +131,21 @@ impl Subscriber {
     ) -> impl Future<Output = RedisResult<Vec<Order>>> + 'static {
         let limit = self.link.config.command_timeout;
         async move {
-            for run in orders.chunk_by(|a, b| a.subscribes() == b.subscribes()) {
-                let channels: Vec<&str> = run.iter().map(Order::channel).collect();
-                if run[0].subscribes() {
-                    within(limit, sink.subscribe(&channels)).await?;
-                } else {
-                    within(limit, sink.unsubscribe(&channels)).await?;
+            let (subscribe, unsubscribe) = last_of_each(&orders);
+            let mut other = sink.clone();
+            let subscribing = async {
+                match &*subscribe {
+                    [] => Ok(()),
+                    channels => within(limit, sink.subscribe(channels)).await,
                 }
-            }
+            };
+            let unsubscribing = async {
+                match &*unsubscribe {
+                    [] => Ok(()),
+                    channels => within(limit, other.unsubscribe(channels)).await,
+                }
+            };
+            tokio::try_join!(subscribing, unsubscribing)?;
             Ok(orders)
         }
     }
@@ -176,10 +185,65 @@ impl Order {
     }
 }
 
+/// The channels to subscribe to, and those to leave.
+fn last_of_each(orders: &[Order]) -> (Vec<&str>, Vec<&str>) {
+    let mut known = HashSet::with_capacity(orders.len());
+    let (mut subscribe, mut unsubscribe) = (Vec::new(), Vec::new());
+    for order in orders.iter().rev() {
+        if known.insert(order.channel()) {
+            let of = if order.subscribes() {
+                &mut subscribe
+            } else {
+                &mut unsubscribe
+            };
+            of.push(order.channel());
+        }
+    }
+    (subscribe, unsubscribe)
+}
+
 fn names(channels: &[Arc<str>]) -> Vec<&str> {
     channels.iter().map(|channel| &**channel).collect()
 }
 
 fn closed() -> redis::RedisError {
     std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn of_several_orders_for_a_channel_the_last_counts() {
+        let order = |text: &str| {
+            let channel = Arc::from(&text[1..]);
+            match &text[..1] {
+                "+" => Order::Subscribe {
+                    channel,
+                    generation: 1,
+                    done: oneshot::channel().0,
+                },
+                _ => Order::Unsubscribe { channel },
+            }
+        };
+        for (orders, subscribe, unsubscribe) in [
+            ("+a", "a", ""),
+            ("-a", "", "a"),
+            ("+a -b +c -d", "c a", "d b"),
+            ("+a -a", "", "a"),
+            ("-a +a", "a", ""),
+            ("+a +a -b -b", "a", "b"),
+            ("-a +b +a -b", "a", "b"),
+        ] {
+            let orders: Vec<Order> = orders.split(' ').map(order).collect();
+            let (to, from) = last_of_each(&orders);
+            assert_eq!(
+                (to.join(" "), from.join(" ")),
+                (subscribe.to_owned(), unsubscribe.to_owned())
+            );
+        }
+    }
 }

@@ -102,6 +102,45 @@ async fn thousands_of_watches_are_registered_quickly() {
     }
 }
 
+/// How often Redis was told to do this.
+async fn calls(redis: &Redis, command: &str) -> u64 {
+    let stats: String = ask(redis, &["INFO", "commandstats"]).await;
+    let line = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|stat| stat.strip_prefix(&line));
+    calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+/// Calls begin and end in turns: who ends one must not make the next one wait.
+#[tokio::test]
+async fn watches_that_come_and_go_share_commands() {
+    let (redis, process) = start().await;
+    let mut old = Vec::new();
+    for _ in 0..200 {
+        old.push(process.queue.watch(new_id()).await);
+    }
+    let before = calls(&redis, "subscribe").await + calls(&redis, "unsubscribe").await;
+    let ids: Vec<_> = old.iter().map(|_| new_id()).collect();
+    // All of them are ordered before one is carried out: nothing else runs here meanwhile.
+    let turns = old.into_iter().zip(&ids).map(|(old, id)| async {
+        drop(old);
+        process.queue.watch(*id).await
+    });
+    let new = futures::future::join_all(turns).await;
+    let after = calls(&redis, "subscribe").await + calls(&redis, "unsubscribe").await;
+    assert!(after - before <= 10, "{} commands", after - before);
+    let channels = async || subscribers(&redis, "mcp-tasks:task:*").await;
+    harness::wait::for_state("the new ones are left", PATIENCE, channels, |n| {
+        *n == ids.len()
+    })
+    .await
+    .unwrap();
+    let other = connect(config(&redis)).await;
+    for (id, mut watch) in ids.iter().zip(new) {
+        other.queue.wake(*id).await;
+        assert_eq!(event(&mut watch).await, Event::Changed);
+    }
+}
+
 #[tokio::test]
 async fn a_broken_subscription_is_told_and_mended() {
     let (redis, process) = start().await;
