@@ -360,6 +360,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_service_says_is_cut_between_two_letters() {
+        for (said, left) in [
+            ("m".repeat(1023), 1023),
+            ("m".repeat(1024), 1024),
+            ("m".repeat(1025), 1024),
+            (format!("m{}", "é".repeat(600)), 1023),
+        ] {
+            assert_eq!(cut(&said).len(), left);
+            assert!(said.starts_with(cut(&said)));
+        }
+    }
+
+    #[test]
     fn an_address_is_looked_up_for_a_day_after_its_end() {
         let now = 1_790_000_000_000_u64;
         let is_long_over = |expires_ms: i64| {

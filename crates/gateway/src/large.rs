@@ -1,4 +1,4 @@
-//! Room for large results: who asks for many at once gets them one after another, as it takes them in.
+//! Room for large results, errors and questions: who asks for many at once gets them one after another, as it takes them in.
 //!
 //! A result is counted from before it is read until its answer was given to the system or thrown away.
 //! One always fits, of a principal and of all: what waits goes on when that one is gone, which takes no
@@ -130,7 +130,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Reads a task of `principal`, and a large result once there is room for it.
+/// Reads a task of `principal`, and a large result, error or question once there is room for it.
 pub(crate) async fn read(
     shared: &Shared,
     principal: &Principal,
@@ -140,7 +140,7 @@ pub(crate) async fn read(
     whole(shared, principal, seen).await
 }
 
-/// The same, of a task that was read without its large result.
+/// The same, of a task that was read without what it holds, because that is large.
 pub(crate) async fn whole(
     shared: &Shared,
     principal: &Principal,
@@ -156,7 +156,11 @@ pub(crate) async fn whole(
     let room = shared.memory.large().room(key, task.withheld).await;
     let mut read = shared.store.get_whole(principal, task.id).await?;
     if let Lookup::Found(task) = &mut read {
-        task.result = task.result.take().map(|result| room.around(result));
+        // It holds one of them at a time.
+        let payloads = [&mut task.result, &mut task.error, &mut task.input_requests];
+        if let Some(payload) = payloads.into_iter().find_map(Option::as_mut) {
+            *payload = room.around(std::mem::take(payload));
+        }
     }
     Ok(read)
 }

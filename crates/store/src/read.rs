@@ -14,7 +14,7 @@ use crate::pool::{sql, with_connection};
 use crate::task::{Principal, Task};
 use crate::{Error, Store, row};
 
-/// Of one that is read with others: the longest result, in bytes. 64 of these take 4 MiB.
+/// Of one that is read with others: the longest result, error or questions, in bytes. 64 of these take 4 MiB.
 pub(crate) const READ_WITH_OTHERS_MAX: i64 = 64 * 1024;
 
 /// What an id is to a principal.
@@ -58,7 +58,7 @@ impl PartialEq for Lookup {
 impl Eq for Lookup {}
 
 impl Lookup {
-    /// How long a result is that was not read, in bytes.
+    /// How long a result, an error or questions are that were not read, in bytes.
     #[must_use]
     pub fn withheld(&self) -> usize {
         match self {
@@ -81,7 +81,7 @@ impl Store {
         self.get_whole(principal, id).await
     }
 
-    /// Reads one task, but no result of more than 64 KiB: how long that is stands in
+    /// Reads one task, but no result, error or questions of more than 64 KiB: how long that is stands in
     /// [`Task::withheld`]. Reads that meet share a round trip.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Store {
         alone.read_alone(question, READ_WITH_OTHERS_MAX).await
     }
 
-    /// Reads one task by itself, however long its result is: for who has room for it.
+    /// Reads one task by itself, however long what it holds is: for who has room for it.
     ///
     /// # Errors
     /// When Postgres could not be asked.

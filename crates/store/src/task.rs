@@ -115,13 +115,14 @@ pub struct Task {
     pub last_updated_at: SystemTime,
     /// From creation, ms; `None` = unlimited. Never shrinks.
     pub ttl_ms: Option<i64>,
-    /// All outstanding requests, as one JSON object. Present exactly while input is required.
+    /// All outstanding requests, as one JSON object. Present exactly while input is required, but where it is
+    /// withheld.
     pub input_requests: Option<Bytes>,
     /// The tool's result (JSON). Present exactly when completed, but where it is withheld.
     pub result: Option<Bytes>,
-    /// How long the result is, in bytes, where it was too long to be read with others; else 0.
+    /// How long result, error and requests are, in bytes, where they were too long to be read with others; else 0.
     pub withheld: usize,
-    /// A JSON-RPC error object (JSON). Present exactly when failed.
+    /// A JSON-RPC error object (JSON). Present exactly when failed, but where it is withheld.
     pub error: Option<Bytes>,
     /// Waits in the queue for a worker.
     pub queued: bool,

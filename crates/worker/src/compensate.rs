@@ -19,6 +19,7 @@ use crate::error::{Ending, ToolError};
 use crate::lease::{Job, Order};
 use crate::process::Commands;
 use crate::settle::{Settling, backoff, hint, until_written, unwritten};
+use crate::short::cut;
 use crate::tool::{Arguments, Served};
 use crate::trace;
 use crate::undo::Undoing;
@@ -164,6 +165,7 @@ impl Unwind<'_> {
         tracing::info!("undo is tried again");
         traces::failed(&tracing::Span::current(), "retried");
         let (store, claim) = (&self.parts.store, &self.job.claim);
+        let why = cut(why, self.parts.config.status_bytes_max);
         let again = || store.retry_undo(claim, &step.key, why, pause);
         self.written(Outcome::Retried, again).await
     }
@@ -192,6 +194,7 @@ impl Unwind<'_> {
         traces::failed(&tracing::Span::current(), "given_up");
         self.count("failed");
         let (store, claim) = (&self.parts.store, &self.job.claim);
+        let why = cut(why, self.parts.config.status_bytes_max);
         let given_up = || store.fail_undo(claim, &step.key, why);
         let outcome = self.written(Outcome::Undone, given_up).await;
         (outcome == Outcome::Lost).then_some(Outcome::Lost)

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Room for the keys that the tools of this project choose themselves, by the names that upstream servers give.
 const KEY_BYTES_MIN: usize = 64;
 
+/// A code, a reason and a few words.
+const ERROR_BYTES_MIN: usize = 256;
+
 /// `[worker]`: running tools.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -49,7 +52,10 @@ pub struct Config {
     pub journal_bytes_max: usize,
     /// Result of a tool, at most (bytes), if its policy says nothing.
     pub result_bytes_max: usize,
-    /// Status message, at most (bytes); more is cut.
+    /// What a failed task says of its error (code, message and data as JSON), at most (bytes), 256 at least. Of a longer
+    /// one the code is left, the beginning of the message, and `data.reason` if it is a word of the protocol.
+    pub error_bytes_max: usize,
+    /// Status message, at most (bytes); more is cut. Also of a failure, and of why a try failed.
     pub status_bytes_max: usize,
 }
 
@@ -68,6 +74,7 @@ impl Default for Config {
             journal_entries_max: 10_000,
             journal_bytes_max: 16 * 1024 * 1024,
             result_bytes_max: 8 * 1024 * 1024,
+            error_bytes_max: 64 * 1024,
             status_bytes_max: 1024,
         }
     }
@@ -104,6 +111,12 @@ impl Config {
         }
         if self.journal_entries_max == 0 {
             problems.push("worker.journal_entries_max: must be at least 1".to_owned());
+        }
+        if self.error_bytes_max < ERROR_BYTES_MIN {
+            problems.push(format!(
+                "worker.error_bytes_max: {} is less than {ERROR_BYTES_MIN}",
+                self.error_bytes_max
+            ));
         }
         for (field, bytes) in [
             ("step_bytes_max", self.step_bytes_max),

@@ -108,6 +108,7 @@ mod pull;
 mod question;
 mod replay;
 mod settle;
+mod short;
 mod step;
 mod store_backend;
 pub mod testkit;

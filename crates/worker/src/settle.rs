@@ -13,6 +13,7 @@ use crate::attempt::{Outcome, Parts};
 use crate::drive::Work;
 use crate::error::{Ending, ToolError};
 use crate::lease::{Job, Order};
+use crate::short::{cut, error_json, reason_of};
 use crate::store_backend::OpenStep;
 use crate::tool::Served;
 
@@ -150,7 +151,9 @@ impl Settling<'_> {
     pub(crate) async fn fail(&self, error: &ToolError) -> Outcome {
         let internal = ErrorObject::new(code::INTERNAL_ERROR, error.to_string());
         let error = error.as_failed().unwrap_or(&internal);
-        let bytes = serde_json::to_vec(error).unwrap_or_default();
+        let config = &self.parts.config;
+        let bytes = error_json(error, config.error_bytes_max);
+        let message = cut(&error.message, config.status_bytes_max);
         // The message is the tool's: it is in the row, and not for logs.
         tracing::info!(
             error.code = error.code,
@@ -159,9 +162,7 @@ impl Settling<'_> {
         );
         let (store, claim) = (&self.parts.store, &self.job.claim);
         let worked = self.started.elapsed();
-        let failed = until_written(self.parts, || {
-            store.fail(claim, &bytes, &error.message, worked)
-        });
+        let failed = until_written(self.parts, || store.fail(claim, &bytes, message, worked));
         self.over(failed.await, Outcome::Failed).await
     }
 
@@ -170,7 +171,8 @@ impl Settling<'_> {
         let policy = self.served.spec.policy.backoff;
         let asked = self.job.asked_to_wait().min(policy.max);
         let pause = backoff(policy, claim.tries, claim.id()).max(asked);
-        let (message, worked) = (&last.message, self.started.elapsed());
+        let message = cut(&last.message, self.parts.config.status_bytes_max);
+        let worked = self.started.elapsed();
         tracing::info!(tries = claim.tries + 1, "try failed");
         let queued = until_written(self.parts, || store.retry(claim, message, pause, worked));
         match queued.await {
@@ -224,12 +226,6 @@ impl Settling<'_> {
 pub(crate) fn is_doubt(error: &ToolError) -> bool {
     let data = error.as_failed().and_then(|error| error.data.as_ref());
     data.is_some_and(|data| data["reason"] == reason::STEP_IN_DOUBT)
-}
-
-fn reason_of(error: &ErrorObject) -> Option<&'static str> {
-    let data = error.data.as_ref();
-    let told = data.and_then(|data| data["reason"].as_str())?;
-    reason::ALL.iter().copied().find(|known| *known == told)
 }
 
 pub(crate) fn exhausted(tries: i32, last: LastError) -> ToolError {

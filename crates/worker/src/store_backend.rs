@@ -20,6 +20,7 @@ use tracing::Instrument;
 use crate::attempt::Parts;
 use crate::backend::{Backend, Begun, Ticket, Unreachable};
 use crate::lease::Job;
+use crate::short::cut;
 use crate::trace;
 
 /// One attempt's claim, and what it writes through.
@@ -271,13 +272,4 @@ impl Backend for StoreBackend {
 
 fn lock(open: &Mutex<Option<OpenStep>>) -> MutexGuard<'_, Option<OpenStep>> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The longest beginning of at most `max` bytes.
-fn cut(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

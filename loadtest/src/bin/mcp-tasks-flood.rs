@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use harness::Result;
@@ -26,7 +26,7 @@ struct Arguments {
     time: Duration,
     /// What the flooding principal may send, a second; it sends five times that.
     #[arg(long, default_value_t = 1_000)]
-    bucket: u64,
+    bucket: u32,
     /// Leave out the floods of memory.
     #[arg(long)]
     latency_only: bool,
@@ -100,12 +100,20 @@ async fn latency(arguments: &Arguments) -> Result<bool> {
     quiet(&target, Duration::from_secs(2)).await?;
     let before = quiet(&target, arguments.time).await?;
     println!("quiet:        {before}");
-    let flood = Flood::start(&target, 5 * bucket)?;
+    let flood = Flood::start(&target, 5 * u64::from(bucket))?;
     // What it may send at once after a rest is over.
     tokio::time::sleep(Duration::from_secs(4)).await;
+    let requests = "mcp_tasks_gateway_requests_total";
+    let (before_it, begun) = (target.metric(requests).await?, Instant::now());
     let during = quiet(&target, arguments.time).await?;
+    let came = (target.metric(requests).await? - before_it) / begun.elapsed().as_secs_f64();
     drop(flood);
     println!("in the flood: {during}");
+    // Else the quiet one was quiet because nobody flooded.
+    if came < 4.5 * f64::from(bucket) {
+        println!("no more than {came:.0} requests a second came: no flood");
+        return Ok(false);
+    }
     let allowed = (before.p99 * 2).max(before.p99 + Duration::from_millis(5));
     let met = during.p99 <= allowed && during.refused == 0;
     println!(
@@ -129,6 +137,14 @@ async fn memory(binary: &Path, arguments: &Arguments) -> Result<bool> {
         let taken = memory::flood(&target, (kind, connections), memory::HELD).await?;
         let fits = taken.most <= arguments.memory_max * MIB;
         met &= fits && taken.seen.is_none_or(|seen| seen.refused == 0);
+        // Who was sent away took nothing.
+        if taken.connections * 100 < connections as u64 * 95 {
+            println!(
+                "  only {} of them were there at once: no flood",
+                taken.connections
+            );
+            met = false;
+        }
         let others = taken.seen.map(|seen| format!("; others: {seen}"));
         println!(
             "{kind:?} over {connections} connections: {} MiB before, {} MiB at most{}{}",

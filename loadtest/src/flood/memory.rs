@@ -58,6 +58,8 @@ pub struct Taken {
     pub before: u64,
     /// The most while it lasted.
     pub most: u64,
+    /// The most connections at once, as the gateway counts them.
+    pub connections: u64,
     /// Of the quiet one meanwhile; it speaks no TLS.
     pub seen: Option<Seen>,
 }
@@ -91,10 +93,18 @@ pub async fn flood(
         tokio::time::sleep(held).await;
         Ok::<_, Error>(open)
     };
-    let most = AtomicU64::new(before);
+    let (most, held_open) = (AtomicU64::new(before), AtomicU64::new(0));
     let watched = async {
         loop {
             most.fetch_max(target.resident(), Ordering::Relaxed);
+            if let Ok(open) = target.metric("mcp_tasks_gateway_connections").await {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a count"
+                )]
+                held_open.fetch_max(open as u64, Ordering::Relaxed);
+            }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
@@ -116,6 +126,7 @@ pub async fn flood(
     Ok(Taken {
         before,
         most: most.load(Ordering::Relaxed),
+        connections: held_open.load(Ordering::Relaxed),
         seen,
     })
 }

@@ -124,6 +124,14 @@ impl Target {
         Wire::new(&self.cluster.gateways[0].url(), name)
     }
 
+    /// What one of its metrics is now, all series together.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        self.cluster.gateways[0].metric(name, "").await
+    }
+
     /// Bytes that it has in memory now.
     #[must_use]
     pub fn resident(&self) -> u64 {

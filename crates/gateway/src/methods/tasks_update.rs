@@ -20,6 +20,7 @@ use crate::auth;
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::judgement::Judged;
+use crate::large;
 use crate::reply::Reply;
 use crate::trace;
 
@@ -68,7 +69,7 @@ pub(super) async fn answer_by_call(
     if judged.caller.has_scopes(&scopes.update) {
         return store_answers(shared, principal, id, responses.iter()).await;
     }
-    let task = match shared.store.look(principal, id).await? {
+    let task = match large::read(shared, principal, id).await? {
         Lookup::Found(task) => task,
         gone @ (Lookup::Expired { .. } | Lookup::Unknown) => return Err(Error::gone(Some(gone))),
     };

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::support::{SOON, World, config, text};
+use crate::support::{SECOND, SOON, World, config, question, text};
 
 const MIB: usize = 1024 * 1024;
 const RESULT: usize = 8 * MIB;
@@ -50,15 +50,38 @@ async fn answer(mut stream: TcpStream) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_at_once_take_no_more_than_their_share() {
+    for kind in ["result", "error", "question"] {
+        share_of(kind).await;
+    }
+}
+
+async fn share_of(kind: &str) {
     let mut config = config();
     config.limits.memory_bytes_of_principal_max = 2 * RESULT;
     let world = World::with(config).await;
     let alice = world.client("alice");
     let task = alice.call("task", json!({})).await.unwrap();
     let claim = world.claim("task").await;
-    world
-        .complete(&claim, &text(&"x".repeat(RESULT - 100)))
-        .await;
+    let long = "x".repeat(RESULT - 100);
+    match kind {
+        "result" => world.complete(&claim, &text(&long)).await,
+        "error" => {
+            let error = json!({"code": -32603, "message": long});
+            world.fail(&claim, &error).await;
+        }
+        _ => {
+            let request = json!({"method": "elicitation/create", "params": {"mode": "form", "message": long,
+                "requestedSchema": {"type": "object", "properties": {}}}});
+            let asked = [store::Question {
+                request: request.to_string().into(),
+                ..question("k")
+            }];
+            let parked = world
+                .store
+                .park(&claim, store::ParkedFor::Task, &asked, SECOND);
+            assert_eq!(parked.await.unwrap(), store::Parked::Parked);
+        }
+    }
     let id = task["taskId"].as_str().unwrap();
 
     let mut asked = Vec::new();
@@ -83,12 +106,15 @@ async fn many_at_once_take_no_more_than_their_share() {
     // Who came when the share was full was refused at the door, as ever; nobody got a part.
     let whole = answers.remove("HTTP/1.1 200, whole").unwrap_or(0);
     let refused = answers.remove("HTTP/1.1 429, refused").unwrap_or(0);
-    assert!(answers.is_empty(), "{answers:?}");
+    assert!(answers.is_empty(), "{kind}: {answers:?}");
     assert_eq!(whole + refused, ASKED);
-    assert!(whole >= 2, "{whole} were answered");
+    assert!(whole >= 2, "{kind}: {whole} were answered");
     // The share, and as many that have just been made of their results.
     let share = 4 * (RESULT + 4 * 1024);
-    assert!(most <= share as f64, "{most} bytes, {whole} answered");
+    assert!(
+        most <= share as f64,
+        "{kind}: {most} bytes, {whole} answered"
+    );
     wait::for_state("nothing is kept", SOON, taken, |n| *n == 0.0)
         .await
         .unwrap();

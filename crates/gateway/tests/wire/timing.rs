@@ -34,7 +34,7 @@ fn slower(first: &[Duration], second: &[Duration]) -> f64 {
 
 /// Asks for both in turn, so that whatever else this machine does meets both alike. A busy one may still
 /// be unlucky once; a difference that is there would be there each time.
-async fn compare(what: &str, foreign: &Foreign, ask: impl AsyncFn(&str) -> Duration) {
+pub async fn compare(what: &str, foreign: &Foreign, ask: impl AsyncFn(&str) -> Duration) {
     let mut shares = Vec::new();
     for _ in 0..4 {
         let (mut watched, mut others, mut second) = (Vec::new(), Vec::new(), Vec::new());
@@ -74,8 +74,8 @@ async fn compare(what: &str, foreign: &Foreign, ask: impl AsyncFn(&str) -> Durat
     panic!("{what}: {shares:?}");
 }
 
-/// Tasks of Alice's in every state that one can be in.
-struct Foreign {
+/// Tasks of Alice's in every state that one can be in, one of them purged.
+pub struct Foreign {
     /// Those that go on: she listens to them here.
     watched: Vec<String>,
     others: Vec<String>,
@@ -83,8 +83,7 @@ struct Foreign {
 }
 
 impl Foreign {
-    async fn of(world: &World) -> Self {
-        let alice = world.client("alice");
+    pub async fn of(world: &World, alice: &Client) -> Self {
         let (mut watched, mut others) = (Vec::new(), Vec::new());
         for n in 0..20 {
             let id = alice.start("task", json!({})).await.unwrap();
@@ -99,6 +98,16 @@ impl Foreign {
                     let claim = world.claim_task("task", id.parse().unwrap()).await;
                     world.park(&claim, store::ParkedFor::Task, &["k"]).await;
                     true
+                }
+                2 if n < 4 => {
+                    let over = format!(
+                        "UPDATE tasks SET status = 'completed', result = '{{}}', phase = NULL, finished_at = now(), \
+                         expires_at = now() WHERE id = '{id}'"
+                    );
+                    world.database.rows(&over).await.unwrap();
+                    let hour = std::time::Duration::from_secs(3600);
+                    assert_eq!(world.store.purge(10, hour).await.unwrap(), 1);
+                    false
                 }
                 2 => {
                     alice.cancel(&id).await.unwrap();
@@ -149,7 +158,7 @@ const METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
 #[tokio::test]
 async fn time_does_not_tell_foreign_tasks_from_unknown_ones() {
     let world = World::new().await;
-    let foreign = Foreign::of(&world).await;
+    let foreign = Foreign::of(&world, &world.client("alice")).await;
     let mallory = world.client("mallory");
     for method in METHODS {
         let time = async |id: &str| {
@@ -166,7 +175,7 @@ async fn time_does_not_tell_foreign_tasks_from_unknown_ones() {
 #[tokio::test]
 async fn nor_does_the_time_of_a_subscription() {
     let world = World::new().await;
-    let foreign = Foreign::of(&world).await;
+    let foreign = Foreign::of(&world, &world.client("alice")).await;
     let mallory = world.client("mallory");
     let time = async |id: &str| {
         let started = Instant::now();
@@ -192,7 +201,7 @@ fn older<'a>(client: &'a Client, method: &str, id: &str) -> harness::client::Req
 #[tokio::test]
 async fn nor_does_it_tell_clients_of_older_revisions() {
     let world = World::new().await;
-    let foreign = Foreign::of(&world).await;
+    let foreign = Foreign::of(&world, &world.client("alice")).await;
     let mallory = world.client("mallory");
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
         let time = async |id: &str| {
@@ -209,7 +218,7 @@ async fn nor_does_it_tell_clients_of_older_revisions() {
 #[tokio::test]
 async fn the_bytes_are_the_same_headers_included() {
     let world = World::new().await;
-    let foreign = Foreign::of(&world).await;
+    let foreign = Foreign::of(&world, &world.client("alice")).await;
     let mallory = world.client("mallory");
     let unknown = protocol::TaskId::new(0).to_string();
     for id in foreign.all() {

@@ -1,7 +1,7 @@
 //! I8, I13: a read is one look-up by owner, and moves nothing.
 
 use protocol::TaskStatus;
-use store::{Created, Lookup, ToolPolicy, Write};
+use store::{Created, Lookup, ParkedFor, ToolPolicy, Write};
 use tokio::task::JoinSet;
 
 use crate::support::{HOUR, NO_WORK, World, YES, answers, question, task_id};
@@ -79,48 +79,71 @@ async fn reads_that_meet_get_each_their_own_answer() {
     assert!(world.store.get_many(&[]).await.unwrap().is_empty());
 }
 
-/// In one round trip with others, results have 64 KiB at most; by itself, each is read whole.
+/// In one round trip with others, what tasks hold has 64 KiB at most; by itself, each is read whole.
 #[tokio::test(flavor = "multi_thread")]
-async fn large_results_are_read_by_themselves() {
+async fn large_payloads_are_read_by_themselves() {
     const MOST: usize = 64 * 1024;
     let world = World::new().await;
     let mut many = Vec::new();
     for (length, withheld) in [(MOST, 0), (MOST + 1, MOST + 1), (8 << 20, 8 << 20)] {
-        let claim = world.running().await;
-        let result = format!("\"{}\"", "x".repeat(length - 2));
-        let done = world.store.complete(&claim, result.as_bytes(), NO_WORK);
-        assert_eq!(done.await.unwrap(), store::Write::Done);
-        let id = claim.id();
-        let is_whole = |read: Lookup, withheld| {
-            let Lookup::Found(task) = read else {
-                panic!("{read:?}")
+        for kind in ["result", "error", "question"] {
+            let claim = world.running().await;
+            let payload = format!("\"{}\"", "x".repeat(length - 2));
+            match kind {
+                "result" => {
+                    let done = world.store.complete(&claim, payload.as_bytes(), NO_WORK);
+                    assert_eq!(done.await.unwrap(), store::Write::Done);
+                }
+                "error" => {
+                    let failed = world.store.fail(&claim, payload.as_bytes(), "m", NO_WORK);
+                    assert_eq!(failed.await.unwrap(), store::Ended::Done);
+                }
+                _ => {
+                    // `{"k":` and `}` stand around it.
+                    let request = payload.replacen("xxxxxx", "", 1).into();
+                    let asked = [store::Question {
+                        request,
+                        ..question("k")
+                    }];
+                    let parked = world.store.park(&claim, ParkedFor::Task, &asked, NO_WORK);
+                    assert_eq!(parked.await.unwrap(), store::Parked::Parked);
+                }
+            }
+            let id = claim.id();
+            let seen = match withheld {
+                0 => (0, Some(length)),
+                _ => (withheld, None),
             };
-            let length = task.result.as_ref().map(bytes::Bytes::len);
-            assert_eq!((task.withheld, length), withheld);
-        };
-        let seen = match withheld {
-            0 => (0, Some(length)),
-            _ => (withheld, None),
-        };
-        is_whole(world.store.look(&world.alice, id).await.unwrap(), seen);
-        let whole = (0, Some(length));
-        is_whole(world.store.get(&world.alice, id).await.unwrap(), whole);
-        let read = world.store.get_whole(&world.alice, id).await;
-        is_whole(read.unwrap(), whole);
-        let foreign = world.store.get_whole(&world.mallory, id).await;
-        assert!(matches!(foreign.unwrap(), Lookup::Unknown));
-        many.push(((world.alice.clone(), id), seen));
+            let whole = (0, Some(length));
+            assert_eq!(
+                held(world.store.look(&world.alice, id).await),
+                seen,
+                "{kind}"
+            );
+            assert_eq!(
+                held(world.store.get(&world.alice, id).await),
+                whole,
+                "{kind}"
+            );
+            let read = world.store.get_whole(&world.alice, id).await;
+            assert_eq!(held(read), whole, "{kind}");
+            let foreign = world.store.get_whole(&world.mallory, id).await;
+            assert!(matches!(foreign.unwrap(), Lookup::Unknown));
+            many.push(((world.alice.clone(), id), seen));
+        }
     }
     let (wanted, seen): (Vec<_>, Vec<_>) = many.into_iter().unzip();
     let read = world.store.get_many(&wanted).await.unwrap();
-    let read: Vec<_> = read
-        .into_iter()
-        .map(|lookup| match lookup {
-            Ok(Lookup::Found(task)) => (task.withheld, task.result.map(|result| result.len())),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(read, seen);
+    assert_eq!(read.into_iter().map(held).collect::<Vec<_>>(), seen);
+}
+
+/// How long what was not read of a task is, and what was.
+fn held(read: Result<Lookup, store::Error>) -> (usize, Option<usize>) {
+    let Ok(Lookup::Found(task)) = read else {
+        panic!("{read:?}")
+    };
+    let payload = task.result.or(task.error).or(task.input_requests);
+    (task.withheld, payload.map(|payload| payload.len()))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,11 @@
 //! Below, at and above what a tool may return, say of itself, and call its steps and questions.
 
+use std::time::Duration;
+
+use protocol::ErrorObject;
 use serde_json::json;
-use store::ToolPolicy;
-use worker::{CallToolResult, Question, Step};
+use store::{Backoff, ToolPolicy};
+use worker::{CallToolResult, Question, Step, ToolError};
 
 use crate::world::{Body, World, done, reason};
 
@@ -25,8 +28,27 @@ async fn results() {
         let run = world.run();
         Box::pin(async move { Ok(result(998 + run as usize)) })
     });
+    three_results(&world, &policy).await;
+}
+
+/// Where the tool's policy says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn results_by_the_setting() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let body: Body = |world, _| {
+        let run = world.run();
+        Box::pin(async move { Ok(result(998 + run as usize)) })
+    };
+    let _worker = world.worker_with(policy.clone(), body, |settings| {
+        settings.result_bytes_max = 1000;
+    });
+    three_results(&world, &policy).await;
+}
+
+async fn three_results(world: &World, policy: &ToolPolicy) {
     for (bytes, end) in [(999, "completed"), (1000, "completed"), (1001, "failed")] {
-        let id = world.start(&policy).await;
+        let id = world.start(policy).await;
         let task = world.wait(id, &[end]).await;
         if end == "failed" {
             let message = task.status_message.unwrap();
@@ -37,20 +59,81 @@ async fn results() {
     }
 }
 
+/// An error of so many bytes, without data.
+fn error(bytes: usize) -> ToolError {
+    let frame = serde_json::to_vec(&ErrorObject::new(-7, "")).unwrap().len();
+    ToolError::failed(-7, "m".repeat(bytes - frame))
+}
+
+/// What a failure says is kept, and read with many others: as much of it as is allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors() {
+    let world = World::new().await;
+    let moment = Duration::from_millis(1);
+    let policy = ToolPolicy {
+        tries_max: 2,
+        backoff: Backoff {
+            first: moment,
+            max: moment,
+        },
+        ..ToolPolicy::default()
+    };
+    let body: Body = |world, _| {
+        let run = world.run();
+        Box::pin(async move {
+            Err(match run {
+                1..=3 => error(998 + run as usize),
+                4 => ToolError::failed_with(-7, "m", json!({"more": "x".repeat(3000)})),
+                _ => ToolError::retryable("é".repeat(3000)),
+            })
+        })
+    };
+    let _worker = world.worker_with(policy.clone(), body, |settings| {
+        settings.error_bytes_max = 1000;
+        settings.status_bytes_max = 99;
+    });
+    for (stored, said) in [(999, 99), (1000, 99), (1000, 99), (25, 1), (1000, 99)] {
+        let id = world.start(&policy).await;
+        let task = world.wait(id, &["failed"]).await;
+        let error = task.error.clone().unwrap();
+        // Two bytes a letter: one may be left.
+        assert!(
+            (stored - 1..=stored).contains(&error.len()),
+            "{stored}: {}",
+            error.len()
+        );
+        let status = task.status_message.as_ref().unwrap().len();
+        assert!((said - 1..=said).contains(&status), "{said}: {status}");
+        let last = world
+            .column(id, "coalesce(octet_length(last_error), 0)")
+            .await;
+        assert!(last.parse::<usize>().unwrap() <= 99, "{last}");
+        if world.run() > 4 {
+            assert_eq!(reason(&task), "attempts_exhausted");
+        }
+    }
+}
+
 /// Longer ones are cut between two letters: what a tool says of itself is no reason to fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn status_messages() {
+    assert_eq!(worker::Config::default().status_bytes_max, 1024);
+    status_messages_of::<1024>().await;
+    status_messages_of::<50>().await;
+}
+
+async fn status_messages_of<const MAX: usize>() {
     let world = World::new().await;
     let policy = ToolPolicy::default();
-    let _worker = world.worker(policy.clone(), |world, context| {
+    let body: Body = |world, context| {
         let run = world.run();
         Box::pin(async move {
-            // Two bytes each.
             let said = match run {
-                1 => "m".repeat(1023),
-                2 => "m".repeat(1024),
-                3 => "m".repeat(1025),
-                _ => format!("m{}", "é".repeat(600)),
+                1 => "m".repeat(MAX - 1),
+                2 => "m".repeat(MAX),
+                3 => "m".repeat(MAX + 1),
+                // Two bytes each.
+                _ => format!("m{}", "é".repeat(MAX)),
             };
             context.progress(said).await;
             let question =
@@ -58,8 +141,11 @@ async fn status_messages() {
             context.ask(vec![question]).await?;
             done()
         })
+    };
+    let _worker = world.worker_with(policy.clone(), body, |settings| {
+        settings.status_bytes_max = MAX;
     });
-    for expected in [1023, 1024, 1024, 1023] {
+    for expected in [MAX - 1, MAX, MAX, MAX - 1] {
         let id = world.start(&policy).await;
         world.wait(id, &["input_required"]).await;
         let said = world.column(id, "octet_length(status_message)").await;
@@ -114,9 +200,10 @@ async fn keys_of<const MAX: usize>() {
             } else {
                 assert_eq!(status, "failed", "a {kind} of {length} bytes of {MAX}");
                 assert_eq!(reason(&task), "journal_drift");
-                let message = task.status_message.unwrap();
+                // Of which the status message is the beginning.
+                let error: ErrorObject = serde_json::from_slice(&task.error.unwrap()).unwrap();
                 let told = format!("between 1 and {MAX} bytes");
-                assert!(message.contains(&told), "{message}");
+                assert!(error.message.contains(&told), "{}", error.message);
             }
         }
     }

@@ -2,6 +2,8 @@
 //! it, gets the bytes of an unknown task, whatever the token says of itself and in which revision it is
 //! used; and nothing is written, in the audit trail neither.
 
+use std::time::Instant;
+
 use gateway::auth::Issuer as Settings;
 use harness::client::Client;
 use harness::tokens::{Issuer, SigningKey};
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Doors, US};
 use crate::support::yes;
+use crate::timing::{Foreign, compare};
 
 fn delegating(mut auth: gateway::auth::Config) -> gateway::auth::Config {
     auth.scopes.delegate = vec!["approve".to_owned()];
@@ -150,4 +153,27 @@ async fn nor_do_clients_of_older_revisions() {
     assert_eq!(respond(&alice).await, 202);
     assert_eq!(world.count(answered).await, 1);
     assert_eq!(world.count("SELECT count(*) FROM audit").await, 0);
+}
+
+/// Who may answer for others of a tenant learns nothing of those of another one, by the time that it takes neither.
+#[tokio::test]
+async fn time_does_not_tell_who_is_of_another_tenant() {
+    let doors = Doors::with(delegating).await;
+    let who = |subject: &str, org: &str| {
+        let mut claims = doors.changed("sub", json!(subject));
+        claims["org"] = json!(org);
+        claims["scope"] = json!("approve");
+        doors.world.client(&doors.p256.sign(&claims))
+    };
+    let foreign = Foreign::of(&doors.world, &who("alice", "acme")).await;
+    let bob = who("bob", "other");
+    let time = async |id: &str| {
+        let started = Instant::now();
+        let (status, body) = update(&bob, id, "k").await;
+        let took = started.elapsed();
+        let said = String::from_utf8_lossy(&body);
+        assert!(status == 200 && said.contains("-32602"), "{status} {said}");
+        took
+    };
+    compare("tasks/update of another tenant", &foreign, time).await;
 }
