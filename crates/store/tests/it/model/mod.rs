@@ -41,7 +41,7 @@ const SEALED: u32 = 4;
 /// Sequences of the model alone, for each on Postgres.
 const ALONE: u32 = 6;
 /// How often chance gets another try to have been everywhere.
-const PATIENCE: u32 = 6;
+const PATIENCE: u32 = 60;
 /// Actions after which every task must have ended.
 const MENDED: usize = 300;
 
