@@ -138,7 +138,7 @@ impl System {
 
     /// A task of Alice's that asks.
     async fn asking(&self) -> String {
-        let ask = json!({"label": "secret 4711", "questions": [{"key": "go"}]});
+        let ask = json!({"label": "secret zwieback", "questions": [{"key": "go"}]});
         let alice = self.cluster.client(0, "alice");
         let id = alice.start("drill_ask", ask).await.unwrap();
         alice
@@ -187,7 +187,7 @@ async fn tasks_are_listed_and_shown_without_their_content() {
     );
 
     let alice = system.cluster.client(0, "alice");
-    let yes = json!({"go": {"action": "accept", "content": {"answer": "secret 0815"}}});
+    let yes = json!({"go": {"action": "accept", "content": {"answer": "secret knusper"}}});
     alice.update(&asking, yes).await.unwrap();
     alice.wait_status(&asking, "completed", SOON).await.unwrap();
     let read = format!("SELECT first_fetched_at IS NOT NULL FROM tasks WHERE id = '{asking}'");
@@ -236,7 +236,7 @@ async fn tasks_are_listed_and_shown_without_their_content() {
         table.contains("by worker") && table.contains("go by owner"),
         "{table}"
     );
-    for secret in ["4711", "0815"] {
+    for secret in ["zwieback", "knusper"] {
         assert!(!format!("{shown}{table}").contains(secret), "{secret}");
     }
     let unknown = desk.run(&["tasks", "show", "01963d5c-7a10-7abc-8def-0123456789ab"]);

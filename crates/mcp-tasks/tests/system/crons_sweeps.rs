@@ -160,7 +160,7 @@ async fn a_broken_row_stops_no_other_and_is_shown_by_every_replica() {
     let alice = system.cluster.client(0, "alice");
     let mut asking = Vec::new();
     for _ in 0..3 {
-        let id = alice.start("confirm_delete", json!({"filename": "secret 4711"}));
+        let id = alice.start("confirm_delete", json!({"filename": "secret zwieback"}));
         let id = id.await.unwrap();
         alice
             .wait_status(&id, "input_required", SOON)
@@ -199,7 +199,7 @@ async fn a_broken_row_stops_no_other_and_is_shown_by_every_replica() {
         // The row is named, and nothing of it is shown.
         let log = std::fs::read_to_string(node.log()).unwrap();
         // As text, and as Postgres prints bytes.
-        let shown = ["4711", "34373131"]
+        let shown = ["zwieback", "7a7769656261636b"]
             .iter()
             .any(|secret| log.contains(secret));
         assert!(!shown, "{log}");

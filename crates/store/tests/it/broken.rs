@@ -6,14 +6,14 @@ use store::{AlertRules, Broken, NewTask, Store, ToolPolicy};
 use crate::support::{HOUR, NO_WORK, SECOND, World, question};
 
 /// What broken rows hold, and nobody may be told.
-const SECRET: &str = "4711";
+const SECRET: &str = "zwieback";
 
 /// Postgres refuses every change of a task that says so.
 async fn poison(world: &World) {
     world
         .run(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-                 RAISE EXCEPTION 'refused by a test' USING DETAIL = 'holds 4711', ERRCODE = 'check_violation'; END $$; \
+                 RAISE EXCEPTION 'refused by a test' USING DETAIL = 'holds zwieback', ERRCODE = 'check_violation'; END $$; \
              CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON tasks FOR EACH ROW \
                  WHEN (OLD.status_message = 'poison') EXECUTE FUNCTION refuse()",
         )

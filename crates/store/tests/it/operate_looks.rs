@@ -160,7 +160,7 @@ async fn a_task_is_shown_without_its_content() {
     let claim = world.running().await;
     let store = &world.store;
     let undo = UndoSpec {
-        how: b"{\"secret\": 4711}",
+        how: b"{\"secret\": \"zwieback\"}",
         idempotent: true,
     };
     let spec = store::StepSpec {
@@ -170,7 +170,7 @@ async fn a_task_is_shown_without_its_content() {
     let Begin::Act(permit) = store.begin_step(&claim, spec).await.unwrap() else {
         panic!()
     };
-    let output = Bytes::from_static(b"\"secret 4711\"");
+    let output = Bytes::from_static(b"\"secret zwieback\"");
     assert_eq!(
         store.finish_step(&claim, permit, &output).await.unwrap(),
         Write::Done
@@ -191,7 +191,7 @@ async fn a_task_is_shown_without_its_content() {
     assert_eq!((shown.attempt, shown.rounds), (1, 1));
     assert_eq!(shown.worker.as_deref(), Some("worker-1"));
     let all = format!("{shown:?}");
-    for secret in ["4711", "may", "accept"] {
+    for secret in ["zwieback", "may", "accept"] {
         assert!(!all.contains(secret), "{secret}: {all}");
     }
     assert!(store.show_task(task_id()).await.unwrap().is_none());
