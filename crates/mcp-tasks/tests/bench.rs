@@ -100,7 +100,8 @@ async fn floods_of_one_principal_leave_others_their_answers() {
         assert!(seen.count > 0, "{flood:?}");
         assert_eq!(seen.refused, 0, "{flood:?}");
         let there = usize::try_from(taken.connections).unwrap();
-        assert!(there * 100 >= flood.1 * 95, "{flood:?}: {there} were there");
+        let kept = !flood.0.is_kept() || there * 100 >= flood.1 * 95;
+        assert!(kept, "{flood:?}: {there} were there");
         assert!(taken.most < MEMORY_MAX, "{flood:?}: {} bytes", taken.most);
     }
 }

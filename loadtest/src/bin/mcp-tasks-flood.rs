@@ -138,7 +138,7 @@ async fn memory(binary: &Path, arguments: &Arguments) -> Result<bool> {
         let fits = taken.most <= arguments.memory_max * MIB;
         met &= fits && taken.seen.is_none_or(|seen| seen.refused == 0);
         // Who was sent away took nothing.
-        if taken.connections * 100 < connections as u64 * 95 {
+        if kind.is_kept() && taken.connections * 100 < connections as u64 * 95 {
             println!(
                 "  only {} of them were there at once: no flood",
                 taken.connections

@@ -49,6 +49,13 @@ impl Kind {
         (Kind::Unread, 500),
         (Kind::Streams, 200),
     ];
+
+    /// Whether a gateway keeps all of its connections open. Bodies beyond a principal's share are refused and shown out,
+    /// and so is who reads nothing.
+    #[must_use]
+    pub fn is_kept(self) -> bool {
+        !matches!(self, Kind::Bodies | Kind::Unread)
+    }
 }
 
 /// What was seen.
