@@ -348,11 +348,7 @@ fn away(error: &Error) -> Said {
 }
 
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MESSAGE_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(MESSAGE_BYTES_MAX)]
 }
 
 #[cfg(test)]

@@ -6,11 +6,7 @@ use serde_json::json;
 
 /// The longest beginning of at most `max` bytes.
 pub(crate) fn cut(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(max)]
 }
 
 /// An error as JSON of at most `max` bytes. Of one that is longer the code is left, the reason if it is a word of ours,
