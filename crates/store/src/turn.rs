@@ -86,8 +86,6 @@ pub enum Turn {
     Claimed {
         /// Of the job.
         claim: Box<Claim>,
-        /// The version in whose stream its hint is.
-        version: i32,
         /// All that was due was of one principal and of one priority.
         alone: bool,
     },
@@ -101,6 +99,8 @@ pub enum Turn {
     },
     /// The hinted job is to be undone, or its lease ran out: [`Store::claim`] it.
     Named,
+    /// The hinted job does not wait (any more, or not yet): its hint leads nowhere, and nothing was taken.
+    Gone,
     /// What could be taken is being taken by others, or not; nobody knows yet.
     Busy,
     /// There is nothing for this worker.
@@ -216,7 +216,6 @@ impl Store {
             .await?;
         Ok(row.map(|row| Turn::Claimed {
             claim: Box::new(claim(&row, request.token)),
-            version,
             alone: false,
         }))
     }
@@ -363,12 +362,14 @@ fn turn(row: &Row, token: Uuid) -> Turn {
     if row.get::<_, Option<Uuid>>("id").is_some() {
         return Turn::Claimed {
             claim: Box::new(claim(row, token)),
-            version: row.get("best_version"),
             alone: row.get("alone"),
         };
     }
     if row.get("named") {
         return Turn::Named;
+    }
+    if row.get("gone") {
+        return Turn::Gone;
     }
     let tool: Option<String> = row.get("best_tool");
     match tool {

@@ -250,14 +250,14 @@ impl Puller {
             let won = matches!(picked, Picked::Job { .. });
             let result = if won { "won" } else { "refused" };
             parts.metrics.claims.with_label_values(&[result]).inc();
-            let (claim, served, sent, other_lane) = match picked {
+            let (claim, served, sent, others_hint) = match picked {
                 Picked::Job {
                     claim,
                     served,
                     sent,
-                    other_lane,
-                } => (claim, served, sent, other_lane),
-                Picked::Nothing => return give_back(Returned::Done, hint),
+                    others_hint,
+                } => (claim, served, sent, others_hint),
+                Picked::Gone | Picked::Nothing => return give_back(Returned::Done, hint),
                 Picked::Busy => {
                     tokio::time::sleep(BUSY_PAUSE).await;
                     return give_back(Returned::Needed, hint);
@@ -266,8 +266,9 @@ impl Puller {
             parts.metrics.sources.with_label_values(&[source]).inc();
             let waited = parts.metrics.waited.with_label_values(&[&claim.tool]);
             waited.observe(claim.waited.as_secs_f64());
-            // Its own stream still counts on a hint that got somebody else's job.
-            let hint = if other_lane {
+            // Each job has its own hint: one that got another job is still its own job's, and the other job's
+            // hint leads nowhere from now on.
+            let hint = if others_hint {
                 give_back(Returned::Needed, hint);
                 None
             } else {

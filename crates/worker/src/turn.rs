@@ -39,10 +39,12 @@ pub(crate) enum Picked {
         served: Served,
         /// When it was asked for.
         sent: Instant,
-        /// It came by the hint of another stream, which is still needed there.
-        other_lane: bool,
+        /// It came by the hint of another job, which is still needed for that one.
+        others_hint: bool,
     },
-    /// The hint has done its duty.
+    /// The hint has done its duty: its job does not wait.
+    Gone,
+    /// The same: there is nothing for this worker.
     Nothing,
     /// Others are at what could be taken: the hint is still needed.
     Busy,
@@ -121,7 +123,7 @@ impl Turns {
             claim: Box::new(claim),
             served: served.clone(),
             sent,
-            other_lane: false,
+            others_hint: false,
         }))
     }
 
@@ -141,13 +143,9 @@ impl Turns {
         for _ in 0..LOOKS {
             let sent = Instant::now();
             match self.store.claim_best(&request).await? {
-                Turn::Claimed {
-                    claim,
-                    version,
-                    alone,
-                } => {
+                Turn::Claimed { claim, alone } => {
                     self.alone.note(&claim.queue, alone, Instant::now());
-                    return Ok(self.job((claim, version), sent, wanted));
+                    return Ok(self.job(claim, sent, wanted));
                 }
                 Turn::Limited { tool, queue } => {
                     if let Some(job) = self.slot(&request, (&tool, &queue), wanted).await? {
@@ -161,6 +159,7 @@ impl Turns {
                     request.hint = None;
                 }
                 Turn::Busy => return Ok(Picked::Busy),
+                Turn::Gone => return Ok(Picked::Gone),
                 Turn::Nothing => return Ok(Picked::Nothing),
             }
         }
@@ -185,24 +184,24 @@ impl Turns {
         };
         let sent = Instant::now();
         match self.store.claim_slot(&request).await? {
-            Turn::Claimed { claim, version, .. } => {
-                Ok(Some(self.job((claim, version), sent, wanted)))
+            Turn::Claimed { claim, .. } => Ok(Some(self.job(claim, sent, wanted))),
+            Turn::Limited { .. } | Turn::Named | Turn::Gone | Turn::Busy | Turn::Nothing => {
+                Ok(None)
             }
-            Turn::Limited { .. } | Turn::Named | Turn::Busy | Turn::Nothing => Ok(None),
         }
     }
 
-    fn job(&self, (claim, version): (Box<Claim>, i32), sent: Instant, wanted: &Wanted) -> Picked {
+    fn job(&self, claim: Box<Claim>, sent: Instant, wanted: &Wanted) -> Picked {
         let Some(served) = self.tools.find(&claim.tool) else {
             // Taken out of service in this very moment; the lease runs out.
             return Picked::Nothing;
         };
-        let other_lane = claim.tool != wanted.lane.tool || version != wanted.lane.version;
+        let others_hint = claim.id() != wanted.id;
         Picked::Job {
             claim,
             served,
             sent,
-            other_lane,
+            others_hint,
         }
     }
 

@@ -1,25 +1,28 @@
 -- I3, and whose turn it is. A hint says that there is work; where more waits than there are places, this
--- takes the job whose turn it is, whichever the hint ($1) named: of the queue of that job ($2, where it is
--- gone), among the tools that the worker serves ($3 with version $4), the highest priority first, then the
+-- takes the job whose turn it is, whichever the hint ($1) named: of the queue of that job ($2 without a
+-- hint), among the tools that the worker serves ($3 with version $4), the highest priority first, then the
 -- principal with the fewest running jobs in the queue, then the longest waiting. With $15 the
 -- priority goes first whose jobs have waited longest, so that none waits for ever.
 -- Jobs of one tool, priority and principal stand together in tasks_waiting, so that a principal with
 -- 100,000 jobs costs as much as one with one. Of many principals 16 are looked at, from a random place
 -- ($14) on. What is not due yet is passed within the index, so that it hides nothing that is; what is `asleep`
 -- is not in it. What others have locked is theirs. Nothing is taken where the hinted job is to be undone, or
--- its lease ran out, or it is due and still `asleep`: that one goes first, by claim.sql (`named`).
+-- its lease ran out, or it is due and still `asleep`: that one goes first, by claim.sql (`named`). Nor where it
+-- does not wait (`gone`): such a hint is one more than there are jobs.
 -- Limits of tools ($5: jobs at once, $6: of one principal) are counted, and not stored: what runs under a
 -- lease holds a slot, and nothing else does. Counting is exact under the lock of lock_slots.sql only, so
 -- without it a job of a limited tool is told (`best_tool`), and not taken. $16: `take` what is not limited;
 -- `sure`, the lock is held; `look`, take nothing.
 WITH RECURSIVE hinted AS MATERIALIZED (
-    SELECT t.queue, t.phase = 'undoing' OR (t.phase = 'running' AND t.lease_until < now())
-        OR (t.phase = 'queued' AND t.asleep AND t.run_at <= now()) AS named
-    FROM tasks t WHERE t.id = $1
+    SELECT t.queue, named, NOT named AND NOT coalesce(t.phase = 'queued' AND t.run_at <= now(), false) AS gone
+    FROM (SELECT $1::uuid AS id) q LEFT JOIN tasks t ON t.id = q.id
+    CROSS JOIN LATERAL (SELECT coalesce(t.phase = 'undoing' OR (t.phase = 'running' AND t.lease_until < now())
+        OR (t.phase = 'queued' AND t.asleep AND t.run_at <= now()), false) AS named) n
+    WHERE q.id IS NOT NULL
 ), served AS MATERIALIZED (
     SELECT s.*, coalesce((SELECT h.queue FROM hinted h), $2::text) AS queue
     FROM unnest($3::text[], $4::int[], $5::int[], $6::int[]) AS s(tool, version, slots, slots_each)
-    WHERE NOT EXISTS (SELECT FROM hinted h WHERE h.named)
+    WHERE NOT EXISTS (SELECT FROM hinted h WHERE h.named OR h.gone)
       AND NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = s.tool AND p.jobs)
 ), levels AS MATERIALIZED (
     SELECT s.*, p.priority FROM served s CROSS JOIN LATERAL (
@@ -91,9 +94,9 @@ WITH RECURSIVE hinted AS MATERIALIZED (
         (extract(epoch FROM now() - t.run_at) * 1000)::bigint AS waited_ms,
         (extract(epoch FROM now() - t.created_at) * 1000)::bigint AS age_ms
 )
-SELECT c.*, b.id AS best_id, b.queue AS best_queue, b.tool AS best_tool, b.tool_version AS best_version,
+SELECT c.*, b.id AS best_id, b.queue AS best_queue, b.tool AS best_tool,
     CASE WHEN b.journaled THEN b.tool_version ELSE b.version END AS served_version,
-    EXISTS (SELECT FROM hinted h WHERE h.named) AS named,
+    EXISTS (SELECT FROM hinted h WHERE h.named) AS named, EXISTS (SELECT FROM hinted h WHERE h.gone) AS gone,
     -- All that is due is of one principal and one priority: which of it is taken does not matter.
     (SELECT min(r.principal) = max(r.principal) AND min(r.priority) = max(r.priority) FROM ranked r) IS TRUE AS alone,
     -- Something could be taken, and others have it locked at the moment.

@@ -272,8 +272,8 @@ async fn a_hint_leads_to_its_jobs_queue() {
         oldest_first: false,
     };
     match world.store.claim_best(&request).await.unwrap() {
-        Turn::Claimed { claim, version, .. } => {
-            assert_eq!((claim.id(), version), (first, 1));
+        Turn::Claimed { claim, .. } => {
+            assert_eq!(claim.id(), first);
             assert_eq!(claim.queue, "old");
         }
         other => panic!("{other:?}"),
@@ -288,6 +288,39 @@ async fn a_hint_leads_to_its_jobs_queue() {
     };
     let turn = world.store.claim_best(&request).await.unwrap();
     assert!(matches!(turn, Turn::Named), "{turn:?}");
+}
+
+/// Each job has its own hint: one whose job does not wait leads to no other job, which has one as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hint_of_a_job_that_does_not_wait_leads_nowhere() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let running = world.running().await.id();
+    let ended = world.running().await;
+    world.store.complete(&ended, b"{}", NO_WORK).await.unwrap();
+    let later = flood(&world, &world.alice, &policy, 1).await;
+    world.set(later, "run_at = now() + interval '5 s'").await;
+    let waits = flood(&world, &world.alice, &policy, 1).await;
+    let tools = [served("report", Limits::default())];
+    let hinted = async |hint| {
+        let request = TurnRequest {
+            hint: Some(hint),
+            queue: "default",
+            tools: &tools,
+            token: token(),
+            worker: "worker-1",
+            oldest_first: false,
+        };
+        world.store.claim_best(&request).await.unwrap()
+    };
+    for gone in [running, ended.id(), later, TaskId::new(0)] {
+        let turn = hinted(gone).await;
+        assert!(matches!(turn, Turn::Gone), "{gone}: {turn:?}");
+    }
+    match hinted(waits).await {
+        Turn::Claimed { claim, .. } => assert_eq!(claim.id(), waits),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Whether hints may be followed instead: told only where one principal's jobs of one priority are due.

@@ -79,13 +79,18 @@ async fn all_end(world: &World, tasks: usize) {
     .unwrap();
 }
 
+/// How many hints there are in the streams of these tools.
+async fn hints(world: &World, tools: &[&str]) -> u64 {
+    let streams = world.queue.streams().await.unwrap();
+    let of_tools = streams
+        .iter()
+        .filter(|(lane, _)| tools.contains(&lane.tool.as_str()));
+    of_tools.map(|(_, standing)| standing.entries).sum()
+}
+
 async fn no_hint_stays(world: &World, tools: &[&str]) {
     harness::wait::until("all hints are used up", SOON, async || {
-        let streams = world.queue.streams().await.unwrap();
-        let left = streams
-            .iter()
-            .filter(|(lane, _)| tools.contains(&lane.tool.as_str()));
-        (left.map(|(_, standing)| standing.entries).sum::<u64>() == 0).then_some(())
+        (hints(world, tools).await == 0).then_some(())
     })
     .await
     .unwrap();
@@ -104,6 +109,34 @@ async fn workers_of_different_tools_strand_no_job() {
     let _both = worker(&world, &[("first", &policy), ("second", &policy)]);
     let _second = worker(&world, &[("second", &policy)]);
     all_end(&world, 30).await;
+    no_hint_stays(&world, &["first", "second"]).await;
+}
+
+/// More waits than there are places, in two streams, for as long as it lasts: every job is taken by turn, half
+/// of them by a hint of the other stream. Hints do not become more and more meanwhile: a worker that finds
+/// some thinks that more waits than it has places, and takes by turn what a hint would lead to for less.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_stays_leaves_no_hints_behind() {
+    const CROWD: usize = 20;
+    const JOBS: usize = 600;
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    let both = [("first", &policy), ("second", &policy)];
+    let _workers = [worker(&world, &both), worker(&world, &both)];
+    let waiting = "SELECT count(*) FROM tasks WHERE phase = 'queued'";
+    let (mut made, mut most) = (0, 0);
+    while made < JOBS {
+        let waits = world.rows(waiting).await[0][0].clone().unwrap();
+        for _ in waits.parse::<usize>().unwrap()..CROWD {
+            let tool = ["first", "second"][made % 2];
+            start(&world, tool, &format!("a{}", made % 3), &policy).await;
+            made += 1;
+        }
+        most = most.max(hints(&world, &["first", "second"]).await);
+    }
+    println!("at most {most} hints for {CROWD} jobs that wait");
+    assert!(most < 6 * CROWD as u64, "{most} hints");
+    all_end(&world, made).await;
     no_hint_stays(&world, &["first", "second"]).await;
 }
 
