@@ -122,7 +122,7 @@ pub use task::{ParkedFor, Principal, StopReason, Task};
 pub use tool_policy::{Backoff, OnLost, OnPanic, TaskSupport, ToolPolicy};
 pub use tool_spec::ToolSpec;
 pub use tools::{CatalogueEntry, Observed, ToolsSwept};
-pub use turn::{Limits, Served, Turn, TurnRequest, Waiting};
+pub use turn::{Hinted, Limits, Served, Turn, TurnRequest, Waiting};
 pub use undo::UndoStep;
 
 /// A handle to the tasks in Postgres. Cheap to clone; connects when first used.

@@ -62,7 +62,7 @@ telemetry::metrics! {
         waiting: IntGauge = "mcp_tasks_store_connections_waiting",
         /// Reads of tasks that shared one round trip.
         reads_together: Histogram = "mcp_tasks_store_reads_together" in TOGETHER,
-        /// Writes that shared one commit, by operation (`create`, `claim_queued`, `complete`).
+        /// Writes that shared one commit, by operation (`create`, `claim_queued`, `claim_best`, `complete`).
         writes_together: HistogramVec = "mcp_tasks_store_writes_together" ["operation"] in TOGETHER,
         /// Writes that were refused because their attempt no longer owned its task, by operation.
         fenced: IntCounterVec = "mcp_tasks_store_fenced_writes_total" ["operation"],
@@ -125,7 +125,7 @@ impl Metrics {
     pub(crate) fn together(&self, operation: &str, calls: usize) {
         let calls = f64::from(u32::try_from(calls).unwrap_or(u32::MAX));
         match operation {
-            "get" => self.reads_together.observe(calls),
+            "get" | "hinted" => self.reads_together.observe(calls),
             write => self
                 .writes_together
                 .with_label_values(&[write])

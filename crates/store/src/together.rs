@@ -14,6 +14,7 @@ use crate::claim::{Claim, Due};
 use crate::create_rows::Row;
 use crate::settle::Finished;
 use crate::task::{Principal, Task};
+use crate::turn::{Hinted, Pick, Turn};
 use crate::{Error, Lookup, Store};
 
 /// More connections at once would make the sum slower, not faster. Weights are bytes: what is large gains
@@ -26,6 +27,9 @@ const TOGETHER: Limits = Limits {
     crowd: 16,
     waiting_max: 32 * 1024,
 };
+
+/// Jobs that are taken by turn in one statement, at most: those of one principal are found by passing the ones before.
+const TURNS_MAX: usize = 16;
 
 /// Longer than a healthy round trip takes: one that hangs (a lock, a connection that is cut off) holds nobody
 /// up for longer.
@@ -45,6 +49,8 @@ pub(crate) struct Together {
     pub(crate) creates: Kind<Arc<Row>, Option<Task>>,
     pub(crate) claims: Kind<Arc<Due>, Option<Claim>>,
     pub(crate) results: Kind<Arc<Finished>, Option<Duration>>,
+    pub(crate) hints: Kind<TaskId, Hinted>,
+    pub(crate) turns: Kind<Arc<Pick>, Turn>,
 }
 
 /// One kind of question.
@@ -55,6 +61,13 @@ pub(crate) struct Kind<Q, A> {
 }
 
 impl<Q, A> Kind<Q, A> {
+    fn unpaced(batches: Batches<Q, A>) -> Self {
+        Self {
+            batches,
+            pace: None,
+        }
+    }
+
     fn paced(batches: Batches<Q, A>) -> Self {
         Self {
             batches,
@@ -97,16 +110,19 @@ impl Together {
     }
 
     fn within(limits: Limits) -> Self {
+        let turns = Limits {
+            batch_max: TURNS_MAX,
+            ..limits
+        };
         Self {
-            reads: Kind {
-                batches: Batches::new(limits, |_| 0),
-                pace: None,
-            },
+            reads: Kind::unpaced(Batches::new(limits, |_| 0)),
             creates: Kind::paced(Batches::new(limits, |row: &Arc<Row>| row.bytes())),
             claims: Kind::paced(Batches::new(limits, |_| 0)),
             results: Kind::paced(Batches::new(limits, |finished: &Arc<Finished>| {
                 finished.bytes()
             })),
+            hints: Kind::unpaced(Batches::new(limits, |_| 0)),
+            turns: Kind::paced(Batches::new(turns, |_| 0)),
         }
     }
 }

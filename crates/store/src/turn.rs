@@ -1,5 +1,10 @@
 //! Whose turn it is, where more waits than there are places.
 
+mod pick;
+
+use std::sync::Arc;
+use std::time::Instant;
+
 use deadpool_postgres::Object;
 use protocol::TaskId;
 use tokio_postgres::types::ToSql;
@@ -10,6 +15,9 @@ use crate::claim::{Claim, ClaimRequest, claim, lock_slots};
 use crate::error::Fault;
 use crate::pool::{sql, with_connection};
 use crate::{Error, Store, ToolPolicy};
+
+pub(crate) use pick::Pick;
+use pick::{Arguments, LOOK, SURE, TAKE};
 
 /// How many jobs of a tool may run at once, over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +73,7 @@ pub struct Served<'a> {
 /// What a worker asks for that takes whatever is next.
 #[derive(Clone, Debug)]
 pub struct TurnRequest<'a> {
-    /// The job that a hint named: its queue is looked at.
-    pub hint: Option<TaskId>,
-    /// The queue, where no hint names one that is still there.
+    /// Whose turn it is in this queue.
     pub queue: &'a str,
     /// What the worker serves.
     pub tools: &'a [Served<'a>],
@@ -97,14 +103,21 @@ pub enum Turn {
         /// The queue that its job waits in.
         queue: String,
     },
-    /// The hinted job is to be undone, or its lease ran out: [`Store::claim`] it.
-    Named,
-    /// The hinted job does not wait (any more, or not yet): its hint leads nowhere, and nothing was taken.
-    Gone,
     /// What could be taken is being taken by others, or not; nobody knows yet.
     Busy,
     /// There is nothing for this worker.
     Nothing,
+}
+
+/// What a hint leads to, where more waits than there are places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hinted {
+    /// To whoever's turn it is in this queue, in which its job waits.
+    Turn(String),
+    /// To its job, which is to be undone, or whose lease ran out: [`Store::claim`] it.
+    Named,
+    /// Nowhere: its job does not wait (any more, or not yet). The queue that it is of, where it is known.
+    Gone(Option<String>),
 }
 
 /// Who gets the next slot of a limited tool.
@@ -123,82 +136,125 @@ pub enum Waiting {
     Nobody,
 }
 
-/// What `claim_best.sql` does with the job that it finds.
-const TAKE: &str = "take";
-const SURE: &str = "sure";
-const LOOK: &str = "look";
-
-/// For one transaction.
-const KEEP_PLAN: &str = "SET LOCAL plan_cache_mode = force_generic_plan";
-
-/// The tools of a request as columns.
-struct Columns<'a> {
-    tools: Vec<&'a str>,
-    versions: Vec<i32>,
-    slots: Vec<Option<i32>>,
-    slots_each: Vec<Option<i32>>,
-    resume_tools: Vec<&'a str>,
-    resume_versions: Vec<i32>,
-}
-
-impl<'a> Columns<'a> {
-    fn new(served: &'a [Served<'a>]) -> Self {
-        let resumes =
-            |tool: &'a Served<'a>| tool.resumes.iter().map(|version| (tool.tool, *version));
-        let (resume_tools, resume_versions) = served.iter().flat_map(resumes).unzip();
-        Self {
-            tools: served.iter().map(|tool| tool.tool).collect(),
-            versions: served.iter().map(|tool| tool.version).collect(),
-            slots: served.iter().map(|tool| tool.limits.slots()).collect(),
-            slots_each: served.iter().map(|tool| tool.limits.slots_each()).collect(),
-            resume_tools,
-            resume_versions,
-        }
-    }
-}
-
-/// Where among the principals to begin to look.
-fn anywhere() -> i64 {
-    let (high, _) = Uuid::new_v4().as_u64_pair();
-    // The version's four bits are always the same: these are not.
-    i64::from_ne_bytes(high.rotate_left(16).to_ne_bytes())
-}
+/// For one transaction. Postgres takes this statement for a long one, and to compile it would take longer than a
+/// thousand of them.
+const KEEP_PLAN: &str = "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off";
 
 impl Store {
-    /// Takes the job whose turn it is: of the queue of the hinted one, by priority, and fairly
-    /// between principals.
+    /// Takes the job whose turn it is, by priority, and fairly between principals. Who asks for the same in the
+    /// same moment shares the statement.
     ///
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn claim_best(&self, request: &TurnRequest<'_>) -> Result<Turn, Error> {
-        let columns = Columns::new(request.tools);
-        let mut again = false;
-        let turn = with_connection!(self, "claim_best", |connection| {
-            if std::mem::replace(&mut again, true)
-                && let Some(turn) = self.taken_before(connection, request).await?
-            {
-                return Ok(turn);
+        let started = Instant::now();
+        let pick = Arc::new(Pick::new(request));
+        let turns = &self.together.turns;
+        let together = self.together("claim_best", turns, Arc::clone(&pick), async |picks| {
+            self.pick_together(&picks).await
+        });
+        let turn = match together.await? {
+            Some(turn) => turn,
+            None => {
+                let alone = self.with_wait(self.time_left(started));
+                alone.pick_alone(&pick).await?
             }
-            let connected_ms = self.connected_ms(connection);
-            let statement = connection.prepare_cached(sql!("claim_best")).await?;
-            let asked = Asked::new(self, request, connected_ms, TAKE);
-            let arguments = asked.arguments(request, &columns);
-            let row = by_kept_plan(connection, &statement, &arguments).await?;
-            Ok(turn(&row, request.token))
-        })?;
+        };
         self.open_turn(turn).await
     }
 
-    /// After a lost reply the job may be this worker's already.
-    async fn taken_before(
+    /// What becomes of the hint of this job. Hints that come together share a round trip.
+    ///
+    /// # Errors
+    /// When Postgres could not be asked.
+    pub async fn hinted(&self, hint: TaskId) -> Result<Hinted, Error> {
+        let started = Instant::now();
+        let hints = &self.together.hints;
+        let together = self.together("hinted", hints, hint, async |hints| {
+            self.look_at_hints(&hints).await
+        });
+        if let Some(hinted) = together.await? {
+            return Ok(hinted);
+        }
+        let alone = self.with_wait(self.time_left(started));
+        let hinted = alone.look_at_hints(&[hint]).await?;
+        Ok(hinted.into_iter().next().unwrap_or(Hinted::Gone(None)))
+    }
+
+    /// In the order of the hints.
+    async fn look_at_hints(&self, hints: &[TaskId]) -> Result<Vec<Hinted>, Error> {
+        let ids: Vec<_> = hints.iter().map(TaskId::as_uuid).collect();
+        with_connection!(self, "hinted", |connection| {
+            let statement = connection.prepare_cached(sql!("hinted")).await?;
+            let mut found = vec![Hinted::Gone(None); hints.len()];
+            for row in connection.query(&statement, &[&ids]).await? {
+                let place = usize::try_from(row.get::<_, i64>("n") - 1);
+                if let Some(hinted) = place.ok().and_then(|place| found.get_mut(place)) {
+                    *hinted = hinted_by(&row);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// In the order of the picks. Those of another queue, or of a worker that serves something else, have a
+    /// statement of their own.
+    async fn pick_together(&self, picks: &[Arc<Pick>]) -> Result<Vec<Turn>, Error> {
+        let mut turns: Vec<Option<Turn>> = picks.iter().map(|_| None).collect();
+        while let Some(first) = turns.iter().position(Option::is_none) {
+            let of = &picks[first];
+            let same = |at: &usize| turns[*at].is_none() && picks[*at].asks_as(of);
+            let places: Vec<usize> = (first..picks.len()).filter(same).collect();
+            let tokens: Vec<Uuid> = places.iter().map(|at| picks[*at].token).collect();
+            for (at, turn) in places.into_iter().zip(self.pick_once(of, &tokens).await?) {
+                turns[at] = Some(turn);
+            }
+        }
+        Ok(turns.into_iter().flatten().collect())
+    }
+
+    /// One try: after a lost reply some of them may have their jobs, and each asks for its own.
+    async fn pick_once(&self, of: &Pick, tokens: &[Uuid]) -> Result<Vec<Turn>, Error> {
+        let mut again = false;
+        with_connection!(self, "claim_best", |connection| {
+            if std::mem::replace(&mut again, true) {
+                let lost = "the reply of a claim by turn was lost";
+                return Err(Fault::Final(Error::Unavailable(lost.into())));
+            }
+            let rows = self.best(connection, of, tokens).await?;
+            Ok(turns(&rows, tokens))
+        })
+    }
+
+    /// For one that was let down: it may have its job already.
+    async fn pick_alone(&self, pick: &Pick) -> Result<Turn, Error> {
+        with_connection!(self, "claim_best", |connection| {
+            if let Some(turn) = self.taken_before(connection, pick).await? {
+                return Ok(turn);
+            }
+            let tokens = [pick.token];
+            let rows = self.best(connection, pick, &tokens).await?;
+            Ok(turns(&rows, &tokens).pop().unwrap_or(Turn::Nothing))
+        })
+    }
+
+    async fn best(
         &self,
         connection: &Object,
-        request: &TurnRequest<'_>,
-    ) -> Result<Option<Turn>, Fault> {
-        let tools: Vec<&str> = request.tools.iter().map(|tool| tool.tool).collect();
+        pick: &Pick,
+        tokens: &[Uuid],
+    ) -> Result<Vec<Row>, Fault> {
+        let connected_ms = self.connected_ms(connection);
+        let statement = connection.prepare_cached(sql!("claim_best")).await?;
+        let asked = Arguments::new(self, tokens, connected_ms, TAKE);
+        by_kept_plan(connection, &statement, &asked.of(pick)).await
+    }
+
+    /// After a lost reply the job may be this worker's already.
+    async fn taken_before(&self, connection: &Object, pick: &Pick) -> Result<Option<Turn>, Fault> {
         let taken = connection.prepare_cached(sql!("claimed_as")).await?;
         let taken = connection
-            .query_opt(&taken, &[&tools, &request.token])
+            .query_opt(&taken, &[&pick.tools, &pick.token])
             .await?;
         let Some(taken) = taken else { return Ok(None) };
         let version = taken.get("tool_version");
@@ -207,15 +263,15 @@ impl Store {
             tool: taken.get("tool"),
             version,
             resumes: &[version],
-            token: request.token,
-            worker: request.worker,
+            token: pick.token,
+            worker: &pick.worker,
         };
         let statement = connection.prepare_cached(sql!("claim")).await?;
         let row = self
             .claim_named(connection, &statement, (&again, Limits::default(), 0))
             .await?;
         Ok(row.map(|row| Turn::Claimed {
-            claim: Box::new(claim(&row, request.token)),
+            claim: Box::new(claim(&row, pick.token)),
             alone: false,
         }))
     }
@@ -225,11 +281,12 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked.
     pub async fn claim_slot(&self, request: &TurnRequest<'_>) -> Result<Turn, Error> {
-        let columns = Columns::new(request.tools);
+        let pick = Pick::new(request);
+        let tokens = [pick.token];
         let mut again = false;
         let turn = with_connection!(self, "claim_slot", |connection| {
             if std::mem::replace(&mut again, true)
-                && let Some(turn) = self.taken_before(connection, request).await?
+                && let Some(turn) = self.taken_before(connection, &pick).await?
             {
                 return Ok(turn);
             }
@@ -238,15 +295,13 @@ impl Store {
             let statement = transaction.prepare_cached(sql!("claim_best")).await?;
             // Before the lock, which is held for no longer than it must be.
             transaction.batch_execute(KEEP_PLAN).await?;
-            for tool in &columns.tools {
+            for tool in &pick.tools {
                 lock_slots(&transaction, tool).await?;
             }
-            let asked = Asked::new(self, request, connected_ms, SURE);
-            let row = transaction
-                .query_one(&statement, &asked.arguments(request, &columns))
-                .await?;
+            let asked = Arguments::new(self, &tokens, connected_ms, SURE);
+            let rows = transaction.query(&statement, &asked.of(&pick)).await?;
             transaction.commit().await?;
-            Ok(turn(&row, request.token))
+            Ok(turns(&rows, &tokens).pop().unwrap_or(Turn::Nothing))
         })?;
         self.open_turn(turn).await
     }
@@ -257,22 +312,23 @@ impl Store {
     /// # Errors
     /// When Postgres could not be asked; the reconcile sweep then finds the job.
     pub async fn next_waiting(&self, queue: &str, tool: &Served<'_>) -> Result<Waiting, Error> {
-        let tools = std::slice::from_ref(tool);
-        let columns = Columns::new(tools);
         let request = TurnRequest {
-            hint: None,
             queue,
-            tools,
+            tools: std::slice::from_ref(tool),
             token: Uuid::nil(),
             worker: "",
             oldest_first: false,
         };
+        let pick = Pick::new(&request);
+        let tokens = [pick.token];
         with_connection!(self, "next_waiting", |connection| {
             let connected_ms = self.connected_ms(connection);
             let statement = connection.prepare_cached(sql!("claim_best")).await?;
-            let asked = Asked::new(self, &request, connected_ms, LOOK);
-            let arguments = asked.arguments(&request, &columns);
-            let row = by_kept_plan(connection, &statement, &arguments).await?;
+            let asked = Arguments::new(self, &tokens, connected_ms, LOOK);
+            let rows = by_kept_plan(connection, &statement, &asked.of(&pick)).await?;
+            let Some(row) = rows.first() else {
+                return Ok(Waiting::Nobody);
+            };
             Ok(match row.get::<_, Option<Uuid>>("best_id") {
                 Some(id) => Waiting::Next {
                     id: TaskId::from_uuid(id),
@@ -292,92 +348,53 @@ async fn by_kept_plan(
     connection: &Object,
     statement: &Statement,
     arguments: &[&(dyn ToSql + Sync)],
-) -> Result<Row, Fault> {
+) -> Result<Vec<Row>, Fault> {
     let begin = format!("BEGIN; {KEEP_PLAN}");
-    let (begun, row, ended) = tokio::join!(
+    let (begun, rows, ended) = tokio::join!(
         connection.batch_execute(&begin),
-        connection.query_one(statement, arguments),
+        connection.query(statement, arguments),
         connection.batch_execute("COMMIT"),
     );
     begun?;
-    let row = row?;
+    let rows = rows?;
     ended?;
-    Ok(row)
+    Ok(rows)
 }
 
-/// The other arguments of `claim_best.sql`.
-struct Asked {
-    hint: Option<Uuid>,
-    lease_ms: i64,
-    grace_ms: i64,
-    connected_ms: i64,
-    start: i64,
-    mode: &'static str,
-}
-
-impl Asked {
-    fn new(
-        store: &Store,
-        request: &TurnRequest<'_>,
-        connected_ms: i64,
-        mode: &'static str,
-    ) -> Self {
-        Self {
-            hint: request.hint.map(|id| *id.as_uuid()),
-            lease_ms: store.config.lease_ms(),
-            grace_ms: store.config.lease_grace_ms(),
-            connected_ms,
-            start: anywhere(),
-            mode,
-        }
-    }
-
-    fn arguments<'a>(
-        &'a self,
-        request: &'a TurnRequest<'_>,
-        columns: &'a Columns<'_>,
-    ) -> [&'a (dyn ToSql + Sync); 16] {
-        [
-            &self.hint,
-            &request.queue,
-            &columns.tools,
-            &columns.versions,
-            &columns.slots,
-            &columns.slots_each,
-            &columns.resume_tools,
-            &columns.resume_versions,
-            &request.token,
-            &self.lease_ms,
-            &self.grace_ms,
-            &self.connected_ms,
-            &request.worker,
-            &self.start,
-            &request.oldest_first,
-            &self.mode,
-        ]
-    }
-}
-
-fn turn(row: &Row, token: Uuid) -> Turn {
-    if row.get::<_, Option<Uuid>>("id").is_some() {
-        return Turn::Claimed {
-            claim: Box::new(claim(row, token)),
-            alone: row.get("alone"),
-        };
-    }
+fn hinted_by(row: &Row) -> Hinted {
     if row.get("named") {
-        return Turn::Named;
+        return Hinted::Named;
     }
     if row.get("gone") {
-        return Turn::Gone;
+        return Hinted::Gone(row.get("queue"));
     }
-    let tool: Option<String> = row.get("best_tool");
-    match tool {
-        Some(tool) => Turn::Limited {
-            tool,
-            queue: row.get("best_queue"),
+    Hinted::Turn(row.get("queue"))
+}
+
+/// What became of those who asked with these tokens: whose job it is, its token says.
+fn turns(rows: &[Row], tokens: &[Uuid]) -> Vec<Turn> {
+    let mut limited = rows.iter().filter(|row| {
+        row.get::<_, Option<Uuid>>("best_id").is_some()
+            && row.get::<_, Option<Uuid>>("id").is_none()
+    });
+    let claimed = |token: &Uuid| {
+        let mut rows = rows.iter();
+        rows.find(|row| row.get::<_, Option<Uuid>>("claim_token") == Some(*token))
+    };
+    let busy = rows.first().is_some_and(|row| row.get("busy"));
+    let turn = |token: &Uuid| match claimed(token) {
+        Some(row) => Turn::Claimed {
+            claim: Box::new(claim(row, *token)),
+            alone: row.get("alone"),
         },
-        None if row.get("busy") => Turn::Busy,
-        None => Turn::Nothing,
-    }
+        None => match limited.next() {
+            Some(row) => Turn::Limited {
+                tool: row.get("best_tool"),
+                queue: row.get("best_queue"),
+            },
+            None if busy => Turn::Busy,
+            None => Turn::Nothing,
+        },
+    };
+    tokens.iter().map(turn).collect()
 }

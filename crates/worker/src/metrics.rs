@@ -18,7 +18,7 @@ telemetry::metrics! {
         running: IntGauge = "mcp_tasks_worker_jobs_running",
         /// Places for jobs.
         slots: IntGauge = "mcp_tasks_worker_slots",
-        /// Claims by result: `won` or `refused`.
+        /// Claims by result: `won`, `refused`, or `gone`: the hint's job did not wait any more.
         claims: IntCounterVec = "mcp_tasks_worker_claims_total" ["result"],
         /// Where claimed jobs came from: `redis` or `postgres`.
         sources: IntCounterVec = "mcp_tasks_worker_jobs_total" ["source"],

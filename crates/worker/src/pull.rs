@@ -92,6 +92,7 @@ impl Puller {
                                 id: hint.id,
                                 lane: hint.lane.clone(),
                                 crowded,
+                                is_hint: true,
                             };
                             jobs.spawn(self.job(wanted, Some((hint, done.clone())), place));
                         }
@@ -187,6 +188,7 @@ impl Puller {
                             version: job.version,
                         },
                         crowded,
+                        is_hint: false,
                     };
                     // One that comes to nothing is found again at the next look.
                     jobs.spawn(self.job(wanted, None, place));
@@ -247,8 +249,11 @@ impl Puller {
                     return;
                 }
             };
-            let won = matches!(picked, Picked::Job { .. });
-            let result = if won { "won" } else { "refused" };
+            let result = match picked {
+                Picked::Job { .. } => "won",
+                Picked::Gone => "gone",
+                Picked::Nothing | Picked::Busy => "refused",
+            };
             parts.metrics.claims.with_label_values(&[result]).inc();
             let (claim, served, sent, others_hint) = match picked {
                 Picked::Job {

@@ -1,5 +1,5 @@
 //! From a hint to a job: the hinted one while there are places, the one whose turn it is where more
-//! waits than there are.
+//! waits than there are; none where the hinted one does not wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use protocol::TaskId;
 use queue::{Lane, Queue};
 use store::{
-    Claim, ClaimRequest, Limits, Served as Offer, Store, ToolSpec, Turn, TurnRequest, Waiting,
+    Claim, ClaimRequest, Hinted, Limits, Served as Offer, Store, ToolSpec, Turn, TurnRequest,
+    Waiting,
 };
 use uuid::Uuid;
 
@@ -27,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) id: TaskId,
     pub(crate) lane: Lane,
     pub(crate) crowded: bool,
+    /// It came from Redis; otherwise Postgres named somebody who waits, and there is no hint.
+    pub(crate) is_hint: bool,
 }
 
 /// What became of a hint.
@@ -42,9 +45,9 @@ pub(crate) enum Picked {
         /// It came by the hint of another job, which is still needed for that one.
         others_hint: bool,
     },
-    /// The hint has done its duty: its job does not wait.
+    /// The hint's job does not wait.
     Gone,
-    /// The same: there is nothing for this worker.
+    /// There is nothing for this worker. The hint's job may wait still, for a slot: it is given another hint.
     Nothing,
     /// Others are at what could be taken: the hint is still needed.
     Busy,
@@ -80,17 +83,38 @@ impl Turns {
 
     /// Takes a job for a hint. While there are places for all that waits, it does not matter in which
     /// order it is taken, and the hinted job is the cheapest to take. Otherwise the hint says no more
-    /// than that there is work.
+    /// than that there is work, as long as its job waits.
     pub(crate) async fn pick(&self, wanted: &Wanted) -> Result<Picked, store::Error> {
         let Some(hinted) = self.tools.find(&wanted.lane.tool) else {
-            return Ok(Picked::Nothing);
+            // Not served any more. Others may serve it.
+            return Ok(Picked::Busy);
         };
-        let queue = &hinted.spec.policy.queue;
-        let by_hint = !wanted.crowded || self.alone.takes(queue, Instant::now());
-        if by_hint && let Some(job) = self.hinted(wanted, &hinted).await? {
+        if !wanted.crowded
+            && let Some(job) = self.hinted(wanted, &hinted).await?
+        {
             return Ok(job);
         }
-        let next = self.next(wanted, &hinted).await?;
+        let queue = match self.store.hinted(wanted.id).await? {
+            Hinted::Turn(queue) => queue,
+            Hinted::Named => match self.hinted(wanted, &hinted).await? {
+                Some(job) => return Ok(job),
+                None => hinted.spec.policy.queue.clone(),
+            },
+            Hinted::Gone(queue) => {
+                let queue = queue.unwrap_or_else(|| hinted.spec.policy.queue.clone());
+                if wanted.is_hint {
+                    return self.freed(&hinted, &queue).await;
+                }
+                queue
+            }
+        };
+        if wanted.crowded
+            && self.alone.takes(&queue, Instant::now())
+            && let Some(job) = self.hinted(wanted, &hinted).await?
+        {
+            return Ok(job);
+        }
+        let next = self.next(wanted, &queue).await?;
         match next {
             // Its row may have been locked by somebody who does not want the job.
             Picked::Nothing | Picked::Busy if wanted.crowded => {
@@ -98,6 +122,26 @@ impl Turns {
             }
             next => Ok(next),
         }
+    }
+
+    /// A hint whose job does not wait may have been pushed because a slot of its tool came free: it is for
+    /// whoever waits for that.
+    async fn freed(&self, hinted: &Served, queue: &str) -> Result<Picked, store::Error> {
+        let spec = &hinted.spec;
+        if Limits::of(&spec.policy).are_none() {
+            return Ok(Picked::Gone);
+        }
+        let tool = offer(spec);
+        for _ in 0..LOOKS {
+            let sent = Instant::now();
+            let request = self.request(queue, std::slice::from_ref(&tool), false);
+            match self.store.claim_slot(&request).await? {
+                Turn::Claimed { claim, .. } => return Ok(self.job((claim, false), sent)),
+                Turn::Limited { .. } | Turn::Nothing => return Ok(Picked::Gone),
+                Turn::Busy => tokio::time::sleep(BUSY_PAUSE).await,
+            }
+        }
+        Ok(Picked::Busy)
     }
 
     /// The hinted job itself.
@@ -128,38 +172,26 @@ impl Turns {
     }
 
     /// The job whose turn it is.
-    async fn next(&self, wanted: &Wanted, hinted: &Served) -> Result<Picked, store::Error> {
+    async fn next(&self, wanted: &Wanted, queue: &str) -> Result<Picked, store::Error> {
         let specs = self.tools.jobs();
         let offers: Vec<Offer<'_>> = specs.iter().map(|spec| offer(spec)).collect();
         let taken = self.taken.fetch_add(1, Ordering::Relaxed);
-        let mut request = TurnRequest {
-            hint: Some(wanted.id),
-            queue: &hinted.spec.policy.queue,
-            tools: &offers,
-            token: Uuid::new_v4(),
-            worker: &self.name,
-            oldest_first: taken % OLDEST_EVERY == OLDEST_EVERY - 1,
-        };
+        let oldest_first = taken % OLDEST_EVERY == OLDEST_EVERY - 1;
+        let request = self.request(queue, &offers, oldest_first);
         for _ in 0..LOOKS {
             let sent = Instant::now();
             match self.store.claim_best(&request).await? {
                 Turn::Claimed { claim, alone } => {
                     self.alone.note(&claim.queue, alone, Instant::now());
-                    return Ok(self.job(claim, sent, wanted));
+                    let others_hint = claim.id() != wanted.id;
+                    return Ok(self.job((claim, others_hint), sent));
                 }
                 Turn::Limited { tool, queue } => {
                     if let Some(job) = self.slot(&request, (&tool, &queue), wanted).await? {
                         return Ok(job);
                     }
                 }
-                Turn::Named => {
-                    if let Some(job) = self.hinted(wanted, hinted).await? {
-                        return Ok(job);
-                    }
-                    request.hint = None;
-                }
                 Turn::Busy => return Ok(Picked::Busy),
-                Turn::Gone => return Ok(Picked::Gone),
                 Turn::Nothing => return Ok(Picked::Nothing),
             }
         }
@@ -175,28 +207,37 @@ impl Turns {
     ) -> Result<Option<Picked>, store::Error> {
         let offer = request.tools.iter().filter(|offer| offer.tool == tool);
         let offer: Vec<Offer<'_>> = offer.cloned().collect();
-        let request = TurnRequest {
-            hint: None,
-            queue,
-            tools: &offer,
-            token: Uuid::new_v4(),
-            ..request.clone()
-        };
+        let request = self.request(queue, &offer, request.oldest_first);
         let sent = Instant::now();
         match self.store.claim_slot(&request).await? {
-            Turn::Claimed { claim, .. } => Ok(Some(self.job(claim, sent, wanted))),
-            Turn::Limited { .. } | Turn::Named | Turn::Gone | Turn::Busy | Turn::Nothing => {
-                Ok(None)
+            Turn::Claimed { claim, .. } => {
+                let others_hint = claim.id() != wanted.id;
+                Ok(Some(self.job((claim, others_hint), sent)))
             }
+            Turn::Limited { .. } | Turn::Busy | Turn::Nothing => Ok(None),
         }
     }
 
-    fn job(&self, claim: Box<Claim>, sent: Instant, wanted: &Wanted) -> Picked {
+    fn request<'a>(
+        &'a self,
+        queue: &'a str,
+        tools: &'a [Offer<'a>],
+        oldest_first: bool,
+    ) -> TurnRequest<'a> {
+        TurnRequest {
+            queue,
+            tools,
+            token: Uuid::new_v4(),
+            worker: &self.name,
+            oldest_first,
+        }
+    }
+
+    fn job(&self, (claim, others_hint): (Box<Claim>, bool), sent: Instant) -> Picked {
         let Some(served) = self.tools.find(&claim.tool) else {
             // Taken out of service in this very moment; the lease runs out.
-            return Picked::Nothing;
+            return Picked::Busy;
         };
-        let others_hint = claim.id() != wanted.id;
         Picked::Job {
             claim,
             served,

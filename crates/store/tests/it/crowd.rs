@@ -3,12 +3,10 @@
 
 use bytes::Bytes;
 use protocol::TaskId;
-use store::{
-    Awaited, Claim, Limits, NewCallback, Open, ToolPolicy, Turn, TurnRequest, Wait, Waiting,
-};
+use store::{Awaited, Claim, Hinted, Limits, NewCallback, Open, ToolPolicy, Wait, Waiting};
 
 use crate::operate::unhinted;
-use crate::support::{HOUR, NO_WORK, World, principal, token};
+use crate::support::{HOUR, NO_WORK, World, principal};
 use crate::turns::{flood, next, served};
 
 const MANY: Limits = Limits {
@@ -56,9 +54,9 @@ async fn pages(world: &World) -> u64 {
     let look = include_str!("../../src/sql/claim_best.sql");
     let explain = format!(
         "SET plan_cache_mode = force_generic_plan; PREPARE look AS {look};
-         EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look (NULL, 'default', ARRAY['report'],
+         EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look ('default', ARRAY['report'],
              ARRAY[1], ARRAY[1000], ARRAY[NULL]::int[], ARRAY['report'], ARRAY[1],
-             gen_random_uuid(), 60000, 0, 60000, 'worker-1', 0, false, 'look')"
+             ARRAY[gen_random_uuid()], 60000, 0, 60000, 'worker-1', 0, false, 'look', 1)"
     );
     let rows = client.simple_query(&explain).await.unwrap();
     let plan = rows.iter().find_map(|message| match message {
@@ -132,20 +130,6 @@ async fn the_waits_of_others_are_seen_behind_a_crowd() {
     assert_eq!(seen, [("report", "mallory", false)]);
 }
 
-/// What the hint of a job leads to, while another job waits too.
-async fn hinted(world: &World, hint: TaskId) -> Turn {
-    let tools = [served("report", Limits::default())];
-    let request = TurnRequest {
-        hint: Some(hint),
-        queue: "default",
-        tools: &tools,
-        token: token(),
-        worker: "worker-1",
-        oldest_first: false,
-    };
-    world.store.claim_best(&request).await.unwrap()
-}
-
 /// A wait whose time is over is found by reconcile; its hint leads to it, and it has its turn again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_is_over_is_found() {
@@ -155,12 +139,12 @@ async fn a_wait_that_is_over_is_found() {
     flood(&world, &world.mallory, &ToolPolicy::default(), 1).await;
     world.set(id, "run_at = now() - interval '1 second'").await;
     // A hint that release 0.1.0 pushed: nothing but the hint leads to the job.
-    assert!(matches!(hinted(&world, id).await, Turn::Named));
+    let hinted = async || world.store.hinted(id).await.unwrap();
+    assert_eq!(hinted().await, Hinted::Named);
     assert_eq!(unhinted(&world).await, [id]);
-    match hinted(&world, id).await {
-        Turn::Claimed { claim, .. } => assert_eq!(claim.id(), id, "it has waited longest"),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(hinted().await, Hinted::Turn("default".to_owned()));
+    let claim = next(&world.store).await.expect("both are due");
+    assert_eq!(claim.id(), id, "it has waited longest");
     // Nor is it passed over when its next attempt waits for nothing.
     let waits = world.column(id, "asleep").await;
     assert_eq!(waits.as_deref(), Some("f"));

@@ -102,6 +102,7 @@ const TOGETHER: &[&str] = &[
     "delivered_inline",
     "get",
     "heartbeat",
+    "hinted",
     "hold",
     "list_tasks",
     "mark_fetched",

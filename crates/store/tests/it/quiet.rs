@@ -25,6 +25,7 @@ const BY_ID: &[&str] = &[
     "get_one",
     "hand_out",
     "heartbeat",
+    "hinted",
     "hold",
     "lock_running",
     "lock_task",

@@ -240,7 +240,7 @@ const OF_GATEWAYS: &str = "abandon audit_delegate call_of clock count_live creat
     receive_callback request_stop resource_updates resume schema_state settle_stopped store_answers \
     task_key tombstone tombstones tools want_resources";
 const OF_WORKERS: &str = "abandon_step begin_step begin_undo claim claim_best claim_one claim_queued claimed_as complete complete_one \
-    delist_provider delist_tool elect_tools fail fail_undo finish_step finish_undo give_up_undos heartbeat \
+    delist_provider delist_tool elect_tools fail fail_undo finish_step finish_undo give_up_undos heartbeat hinted \
     journal lock_running lock_slots lock_tools lock_undoing next_undo open_callback park progress put_off \
     record_answer record_resource_updates register_provider register_tool release repeated retry retry_undo \
     schema_state set_current settle_stopped slots stop_own task_key touch_tools undone undos unhinted unserve \

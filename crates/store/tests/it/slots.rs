@@ -37,7 +37,6 @@ async fn take(store: &Store, limits: Limits, hint: Option<TaskId>) -> Option<Cla
     }
     let tools = [served("report", limits)];
     let request = || TurnRequest {
-        hint: None,
         queue: "default",
         tools: &tools,
         token: token(),

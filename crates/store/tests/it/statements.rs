@@ -82,6 +82,7 @@ const ON_AN_INDEX: &[&str] = &[
     "finish_undo",
     "get",
     "get_one",
+    "hinted",
     "give_up_undos",
     "hand_out",
     "heartbeat",

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use protocol::TaskId;
-use store::{Created, Limits, Principal, Served, Store, ToolPolicy, Turn, TurnRequest, Write};
+use store::{
+    Created, Hinted, Limits, Principal, Served, Store, ToolPolicy, Turn, TurnRequest, Write,
+};
 use tokio::task::JoinSet;
 
 use crate::support::{self, NO_WORK, World, principal, token};
@@ -20,7 +22,6 @@ pub fn served(tool: &str, limits: Limits) -> Served<'_> {
 /// What a worker of these tools gets that has no hint.
 pub async fn next_of(store: &Store, queue: &str, tools: &[Served<'_>]) -> Turn {
     let request = TurnRequest {
-        hint: None,
         queue,
         tools,
         token: token(),
@@ -60,7 +61,6 @@ async fn what_is_sealed_is_opened_for_whoever_takes_it_by_turn() {
     let (here, lacking) = (with(&["k1"]), with(&["k2"]));
     let (policy, tools) = (ToolPolicy::default(), [served("report", Limits::default())]);
     let request = |token| TurnRequest {
-        hint: None,
         queue: "default",
         tools: &tools,
         token,
@@ -193,7 +193,6 @@ async fn the_higher_priority_goes_first_and_the_lower_one_is_not_forgotten() {
     let tools = [served("report", Limits::default())];
     let take = async |oldest_first| {
         let request = TurnRequest {
-            hint: None,
             queue: "default",
             tools: &tools,
             token: token(),
@@ -252,7 +251,8 @@ async fn only_what_is_due_and_served_is_taken() {
     assert!(next(&world.store).await.is_none());
 }
 
-/// A hint leads to the queue of its job, also where the tool's policy names another one by now.
+/// A hint leads to the queue of its job, also where the tool's policy names another one by now; to its job, which
+/// must be taken over, or undone; or nowhere, because its job does not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hint_leads_to_its_jobs_queue() {
     let world = World::new().await;
@@ -260,67 +260,46 @@ async fn a_hint_leads_to_its_jobs_queue() {
         queue: "old".to_owned(),
         ..ToolPolicy::default()
     };
-    let first = flood(&world, &world.alice, &policy, 1).await;
-    let hinted = flood(&world, &world.alice, &policy, 1).await;
-    let tools = [served("report", Limits::default())];
-    let request = TurnRequest {
-        hint: Some(hinted),
-        queue: "new",
-        tools: &tools,
-        token: token(),
-        worker: "worker-1",
-        oldest_first: false,
-    };
-    match world.store.claim_best(&request).await.unwrap() {
-        Turn::Claimed { claim, .. } => {
-            assert_eq!(claim.id(), first);
-            assert_eq!(claim.queue, "old");
-        }
-        other => panic!("{other:?}"),
+    let id = flood(&world, &world.alice, &policy, 1).await;
+    let hinted = async |id| world.store.hinted(id).await.unwrap();
+    let turn = Hinted::Turn("old".to_owned());
+    let gone = Hinted::Gone(Some("old".to_owned()));
+    assert_eq!(hinted(id).await, turn);
+    for (change, leads_to) in [
+        ("run_at = now() + interval '1 s'", &gone),
+        ("asleep = true", &gone),
+        ("run_at = now()", &Hinted::Named),
+        ("asleep = false", &turn),
+        // Others end it, or it waits for a worker.
+        ("expires_at = now()", &turn),
+        ("expires_at = NULL", &turn),
+        ("journaled = true, tool_version = 7", &turn),
+        (
+            "phase = 'undoing', pending_status = 'failed'",
+            &Hinted::Named,
+        ),
+        ("run_at = now() + interval '1 s'", &gone),
+        (
+            "run_at = now(), lease_until = now() + interval '1 s', claim_token = id, attempt = 1",
+            &gone,
+        ),
+        ("lease_until = now() - interval '1 s'", &Hinted::Named),
+        ("phase = 'running', pending_status = NULL", &Hinted::Named),
+        ("lease_until = now() + interval '1 s'", &gone),
+        (
+            "phase = 'parked', status = 'input_required', input_requests = '{}', parked_for = 'task', lease_until = NULL",
+            &gone,
+        ),
+    ] {
+        world.set(id, change).await;
+        assert_eq!(&hinted(id).await, leads_to, "{change}");
     }
-    // A job that is to be taken over, or undone, is named, whatever else waits.
-    let lost = world.running().await;
-    world.lose_lease(lost.id()).await;
-    let request = TurnRequest {
-        hint: Some(lost.id()),
-        token: token(),
-        ..request
-    };
-    let turn = world.store.claim_best(&request).await.unwrap();
-    assert!(matches!(turn, Turn::Named), "{turn:?}");
-}
-
-/// Each job has its own hint: one whose job does not wait leads to no other job, which has one as well.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_hint_of_a_job_that_does_not_wait_leads_nowhere() {
-    let world = World::new().await;
-    let policy = ToolPolicy::default();
-    let running = world.running().await.id();
+    assert_eq!(hinted(TaskId::new(0)).await, Hinted::Gone(None));
     let ended = world.running().await;
-    world.store.complete(&ended, b"{}", NO_WORK).await.unwrap();
-    let later = flood(&world, &world.alice, &policy, 1).await;
-    world.set(later, "run_at = now() + interval '5 s'").await;
-    let waits = flood(&world, &world.alice, &policy, 1).await;
-    let tools = [served("report", Limits::default())];
-    let hinted = async |hint| {
-        let request = TurnRequest {
-            hint: Some(hint),
-            queue: "default",
-            tools: &tools,
-            token: token(),
-            worker: "worker-1",
-            oldest_first: false,
-        };
-        world.store.claim_best(&request).await.unwrap()
-    };
-    for gone in [running, ended.id(), later, TaskId::new(0)] {
-        let turn = hinted(gone).await;
-        assert!(matches!(turn, Turn::Gone), "{gone}: {turn:?}");
-    }
-    match hinted(waits).await {
-        Turn::Claimed { claim, .. } => assert_eq!(claim.id(), waits),
-        other => panic!("{other:?}"),
-    }
+    let written = world.store.complete(&ended, b"{}", NO_WORK).await;
+    assert_eq!(written.unwrap(), Write::Done);
+    let gone = Hinted::Gone(Some("default".to_owned()));
+    assert_eq!(hinted(ended.id()).await, gone);
 }
 
 /// Whether hints may be followed instead: told only where one principal's jobs of one priority are due.
@@ -365,4 +344,59 @@ async fn a_locked_job_is_no_reason_to_drop_its_hint() {
     assert!(matches!(turn, Turn::Busy), "{turn:?}");
     client.batch_execute("COMMIT").await.unwrap();
     assert_eq!(next(&world.store).await.unwrap().id(), id);
+}
+
+/// Many who ask in one moment share a statement. Each gets a job of its own, or none; whoever has few
+/// waits no longer than if they had asked one after another; and each job knows whose it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_together_gets_what_is_each_ones_turn() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    flood(&world, &world.alice, &policy, 100).await;
+    flood(&world, &world.mallory, &policy, 3).await;
+    flood(&world, &principal("bob"), &policy, 1).await;
+    let ask = async |workers: usize, times: usize| {
+        let mut asking = JoinSet::new();
+        for n in 0..times {
+            let store = world.store.clone();
+            let worker = format!("worker-{}", n % workers);
+            asking.spawn(async move {
+                let tools = [served("report", Limits::default())];
+                let request = TurnRequest {
+                    queue: "default",
+                    tools: &tools,
+                    token: token(),
+                    worker: &worker,
+                    oldest_first: n % 8 == 7,
+                };
+                let turn = loop {
+                    match store.claim_best(&request).await.unwrap() {
+                        Turn::Busy => {}
+                        turn => break turn,
+                    }
+                };
+                match turn {
+                    Turn::Claimed { claim, .. } => {
+                        let subject = claim.principal.subject.clone();
+                        Some((claim.id(), subject, worker))
+                    }
+                    Turn::Nothing => None,
+                    other => panic!("{other:?}"),
+                }
+            });
+        }
+        asking.join_all().await
+    };
+    let first: Vec<_> = ask(1, 24).await.into_iter().flatten().collect();
+    assert_eq!(first.len(), 24);
+    let of = |who: &str| first.iter().filter(|job| job.1 == who).count();
+    assert_eq!((of("mallory"), of("bob")), (3, 1), "{first:?}");
+    let rest: Vec<_> = ask(4, 100).await.into_iter().flatten().collect();
+    assert_eq!(rest.len(), 80, "twenty get nothing");
+    let mut jobs = BTreeSet::new();
+    for (id, _, worker) in first.iter().chain(&rest) {
+        assert!(jobs.insert(*id), "{id} was given twice");
+        let claimed_by = world.column(*id, "claimed_by").await;
+        assert_eq!(claimed_by.as_deref(), Some(worker.as_str()));
+    }
 }

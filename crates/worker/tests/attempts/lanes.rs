@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::TaskId;
 use queue::Lane;
 use serde_json::json;
 use store::ToolPolicy;
 use telemetry::{Health, Registry};
+use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use worker::{Arguments, CallToolResult, Context, Definition, Tool, ToolError, ToolSet, ToolSpec};
@@ -30,23 +32,48 @@ impl Tool for Brief {
     }
 }
 
+/// A tool of which two jobs run at once, or none ends.
+struct Together(ToolPolicy, Barrier);
+
+#[worker::async_trait]
+impl Tool for Together {
+    fn spec(&self) -> ToolSpec {
+        let mut spec = ToolSpec::new(Definition::new("together", &json!({ "type": "object" })));
+        spec.policy = self.0.clone();
+        spec
+    }
+
+    async fn call(&self, _: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
+        self.1.wait().await;
+        Ok(CallToolResult::text("done"))
+    }
+}
+
 /// A worker with one place.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the handle is owned by what is returned"
-)]
 fn worker(
     world: &Arc<World>,
     tools: &[(&'static str, &ToolPolicy)],
 ) -> AbortOnDropHandle<Result<(), worker::Error>> {
-    let registry = Registry::new();
     let set = ToolSet::new();
     for (name, policy) in tools {
         set.insert(Arc::new(Brief(name, (*policy).clone())))
             .unwrap();
     }
+    worker_of(world, set, 1)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the handle is owned by what is returned"
+)]
+fn worker_of(
+    world: &Arc<World>,
+    set: ToolSet,
+    slots: usize,
+) -> AbortOnDropHandle<Result<(), worker::Error>> {
+    let registry = Registry::new();
     let settings = worker::Config {
-        slots: 1,
+        slots,
         ..worker::Config::default()
     };
     let (store, queue) = (world.store.clone(), world.queue.clone());
@@ -60,6 +87,10 @@ async fn start(world: &World, tool: &'static str, subject: &str, policy: &ToolPo
     let id = world.start_with(policy, |new| new.tool = tool).await;
     let owner = format!("UPDATE tasks SET subject = '{subject}' WHERE id = '{id}'");
     world.rows(&owner).await;
+    hint(world, tool, id).await;
+}
+
+async fn hint(world: &World, tool: &str, id: TaskId) {
     let lane = Lane {
         tool: tool.to_owned(),
         version: 1,
@@ -162,4 +193,47 @@ async fn who_waits_for_a_slot_is_woken_and_nobody_else_waits() {
     ];
     all_end(&world, 30).await;
     no_hint_stays(&world, &["limited", "plain"]).await;
+}
+
+/// Two jobs end, and both times the same job is found to be next: two hints for one job, none for another one,
+/// and two slots. Whoever ends says that a slot is free, and it is taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hints_for_one_job_fill_two_slots() {
+    let world = World::new().await;
+    let policy = ToolPolicy {
+        concurrency: Some(2),
+        ..ToolPolicy::default()
+    };
+    let tool = |new: &mut store::NewTask<'_>| new.tool = "together";
+    let first = world.start_with(&policy, tool).await;
+    world.start_with(&policy, tool).await;
+    hint(&world, "together", first).await;
+    hint(&world, "together", first).await;
+    let set = ToolSet::new();
+    set.insert(Arc::new(Together(policy, Barrier::new(2))))
+        .unwrap();
+    let _worker = worker_of(&world, set, 2);
+    all_end(&world, 2).await;
+    no_hint_stays(&world, &["together"]).await;
+}
+
+/// The only hint of those who wait for a slot names a job that was cancelled meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_whose_job_was_cancelled_fills_the_slot() {
+    let world = World::new().await;
+    let policy = ToolPolicy {
+        concurrency: Some(1),
+        ..ToolPolicy::default()
+    };
+    let tool = |new: &mut store::NewTask<'_>| new.tool = "limited";
+    let first = world.start_with(&policy, tool).await;
+    world.start_with(&policy, tool).await;
+    hint(&world, "limited", first).await;
+    let cancelled = format!(
+        "UPDATE tasks SET status = 'cancelled', phase = NULL, finished_at = now() WHERE id = '{first}'"
+    );
+    world.rows(&cancelled).await;
+    let _worker = worker(&world, &[("limited", &policy)]);
+    all_end(&world, 1).await;
+    no_hint_stays(&world, &["limited"]).await;
 }
