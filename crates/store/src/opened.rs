@@ -95,13 +95,19 @@ impl Store {
 
     /// The same for a job that was taken by turn: where it is put off, there may be others.
     pub(crate) async fn open_turn(&self, turn: Turn) -> Result<Turn, Error> {
-        let Turn::Claimed { claim, alone } = turn else {
+        let Turn::Claimed {
+            claim,
+            alone,
+            priorities,
+        } = turn
+        else {
             return Ok(turn);
         };
         Ok(match self.open_claim(*claim).await? {
             Some(claim) => Turn::Claimed {
                 claim: Box::new(claim),
                 alone,
+                priorities,
             },
             None => Turn::Busy,
         })

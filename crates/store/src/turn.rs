@@ -94,6 +94,8 @@ pub enum Turn {
         claim: Box<Claim>,
         /// All that was due was of one principal and of one priority.
         alone: bool,
+        /// It was of several priorities.
+        priorities: bool,
     },
     /// The next job is of this tool, whose slots are counted: ask again for it alone, by
     /// [`Store::claim_slot`].
@@ -273,6 +275,7 @@ impl Store {
         Ok(row.map(|row| Turn::Claimed {
             claim: Box::new(claim(&row, pick.token)),
             alone: false,
+            priorities: true,
         }))
     }
 
@@ -386,6 +389,7 @@ fn turns(rows: &[Row], tokens: &[Uuid]) -> Vec<Turn> {
         Some(row) => Turn::Claimed {
             claim: Box::new(claim(row, *token)),
             alone: row.get("alone"),
+            priorities: row.get("priorities"),
         },
         None => match limited.next() {
             Some(row) => Turn::Limited {

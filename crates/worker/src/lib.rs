@@ -89,7 +89,6 @@
 //! Architecture invariant: this crate never serves a request, and never holds a connection or a
 //! transaction while a tool runs.
 
-mod alone;
 mod attempt;
 mod backend;
 mod callbacks;
@@ -107,6 +106,7 @@ mod publish;
 mod pull;
 mod question;
 mod replay;
+mod seen;
 mod settle;
 mod short;
 mod step;

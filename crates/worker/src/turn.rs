@@ -2,7 +2,6 @@
 //! waits than there are; none where the hinted one does not wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use protocol::TaskId;
@@ -13,11 +12,9 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::alone::Alone;
+use crate::seen::{Queues, Seen};
 use crate::tool::{Served, ToolSet};
 
-/// Of so many jobs taken by turn, one is of the priority whose jobs have waited longest.
-const OLDEST_EVERY: u32 = 8;
 /// Looks at the queue for one hint, while others are faster at the slots of limited tools.
 const LOOKS: u32 = 4;
 /// Before another look at what others are at: as long as a commit takes, and no busy loop.
@@ -59,8 +56,7 @@ pub(crate) struct Turns {
     queue: Queue,
     tools: ToolSet,
     name: Arc<str>,
-    taken: AtomicU32,
-    alone: Alone,
+    seen: Queues,
 }
 
 impl Turns {
@@ -76,8 +72,7 @@ impl Turns {
             queue,
             tools,
             name,
-            taken: AtomicU32::new(0),
-            alone: Alone::new(places),
+            seen: Queues::new(places),
         }
     }
 
@@ -109,7 +104,7 @@ impl Turns {
             }
         };
         if wanted.crowded
-            && self.alone.takes(&queue, Instant::now())
+            && self.seen.follows_a_hint(&queue, Instant::now())
             && let Some(job) = self.hinted(wanted, &hinted).await?
         {
             return Ok(job);
@@ -175,14 +170,18 @@ impl Turns {
     async fn next(&self, wanted: &Wanted, queue: &str) -> Result<Picked, store::Error> {
         let specs = self.tools.jobs();
         let offers: Vec<Offer<'_>> = specs.iter().map(|spec| offer(spec)).collect();
-        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
-        let oldest_first = taken % OLDEST_EVERY == OLDEST_EVERY - 1;
+        let oldest_first = self.seen.is_the_oldests_turn(queue);
         let request = self.request(queue, &offers, oldest_first);
         for _ in 0..LOOKS {
             let sent = Instant::now();
             match self.store.claim_best(&request).await? {
-                Turn::Claimed { claim, alone } => {
-                    self.alone.note(&claim.queue, alone, Instant::now());
+                Turn::Claimed {
+                    claim,
+                    alone,
+                    priorities,
+                } => {
+                    let seen = Seen { alone, priorities };
+                    self.seen.note(&claim.queue, seen, Instant::now());
                     let others_hint = claim.id() != wanted.id;
                     return Ok(self.job((claim, others_hint), sent));
                 }

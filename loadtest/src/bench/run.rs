@@ -161,6 +161,7 @@ pub async fn run(options: &Options) -> Result<Report> {
             "create" => works::create(&mut bench).await.map(|row| vec![row]),
             "life" => works::life(&mut bench).await.map(|row| vec![row]),
             "inline_p50" | "inline_p99" => works::inline(&mut bench).await,
+            "crowd" => works::crowd(&mut bench).await.map(|row| vec![row]),
             "lone" => works::lone(&bench).await.map(|row| vec![row]),
             "gateways_get" | "gateways_create" => pairs::gateways(&mut bench).await,
             "create_sealed" | "get_sealed" => sealed::measure(&mut bench).await,

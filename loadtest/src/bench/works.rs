@@ -19,6 +19,10 @@ use super::wire::{Wire, text_field};
 
 /// Reads of a task until it is over, at most.
 const READS_MAX: usize = 200;
+/// Callers of a crowd.
+const PRINCIPALS: usize = 64;
+/// Its connections are so many times as many as otherwise.
+const CROWD: usize = 6;
 /// Between two reads of a task that is not over. (Ours holds a read that comes early; others do not.)
 const AGAIN: Duration = Duration::from_millis(5);
 /// Open-loop connections: more than are ever busy at half of saturation.
@@ -175,6 +179,40 @@ pub async fn inline(bench: &mut Bench) -> Result<Vec<Row>> {
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// Calls of many principals: far more at once than the worker has places, against as many as it has places for.
+/// Where more waits than there are places, everybody's turn is looked for.
+///
+/// # Errors
+/// If something can't be started.
+pub async fn crowd(bench: &mut Bench) -> Result<Row> {
+    bench.with_worker().await?;
+    let bench = &*bench;
+    let at = [bench.system.address(bench.gateway)?];
+    let url = bench.system.url(bench.gateway);
+    let of = |number| Wire::new(&url, &format!("bench-{number}"));
+    let requests = (0..PRINCIPALS).map(|number| of(number).call(INLINE, &arguments()));
+    let requests: Vec<_> = requests.collect();
+    let work =
+        async |worker: &mut Worker| call(worker, &requests[worker.number % PRINCIPALS]).await;
+    let drive = async |connections: usize| {
+        let load = bench.options.load(connections);
+        let driven = drive::closed(&at, load, work).await.map_err(driving)?;
+        bench.clear().await?;
+        Ok(driven)
+    };
+    let few = async || {
+        drive(bench.options.connections)
+            .await
+            .map(|driven| driven.rate())
+    };
+    let many = async || {
+        let driven = drive(bench.options.connections * CROWD).await?;
+        note("crowd", &driven);
+        Ok(Ours::rate(&driven))
+    };
+    pairs::measure(bench, ("crowd", "/s"), few, many).await
 }
 
 /// One read at a time: what coalescing must not slow down.

@@ -94,6 +94,7 @@ SELECT c.*, b.id AS best_id, b.queue AS best_queue, b.tool AS best_tool,
     CASE WHEN b.journaled THEN b.tool_version ELSE b.version END AS served_version,
     -- All that is due is of one principal and one priority: which of it is taken does not matter.
     (SELECT min(r.principal) = max(r.principal) AND min(r.priority) = max(r.priority) FROM ranked r) IS TRUE AS alone,
+    (SELECT min(r.priority) < max(r.priority) FROM ranked r) IS TRUE AS priorities,
     -- More could be taken, and others have it locked at the moment.
     (SELECT count(*) FROM best) < $16 AND EXISTS (SELECT FROM ranked r CROSS JOIN LATERAL (
         SELECT t.id FROM tasks t

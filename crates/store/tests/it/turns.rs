@@ -302,29 +302,35 @@ async fn a_hint_leads_to_its_jobs_queue() {
     assert_eq!(hinted(ended.id()).await, gone);
 }
 
-/// Whether hints may be followed instead: told only where one principal's jobs of one priority are due.
+/// Whether hints may be followed instead: told only where one principal's jobs of one priority are due. And whether
+/// one of several priorities may be forgotten.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_tells_whether_somebody_is_alone() {
+    const ALONE: (bool, bool) = (true, false);
+    const TOGETHER: (bool, bool) = (false, false);
+    const URGENT: (bool, bool) = (false, true);
     let world = World::new().await;
     let tools = [served("report", Limits::default())];
-    let alone = async || match next_of(&world.store, "default", &tools).await {
-        Turn::Claimed { alone, .. } => alone,
+    let seen = async || match next_of(&world.store, "default", &tools).await {
+        Turn::Claimed {
+            alone, priorities, ..
+        } => (alone, priorities),
         other => panic!("{other:?}"),
     };
     let policy = ToolPolicy::default();
     flood(&world, &world.alice, &policy, 3).await;
-    assert!(alone().await);
+    assert_eq!(seen().await, ALONE);
     flood(&world, &world.mallory, &policy, 1).await;
-    assert!(!alone().await, "somebody else waits");
-    assert!(alone().await, "and has been served");
+    assert_eq!(seen().await, TOGETHER, "somebody else waits");
+    assert_eq!(seen().await, ALONE, "and has been served");
     let urgent = ToolPolicy {
         priority: 5,
         ..ToolPolicy::default()
     };
     flood(&world, &world.alice, &policy, 2).await;
     flood(&world, &world.alice, &urgent, 1).await;
-    assert!(!alone().await, "something more urgent waits");
-    assert!(alone().await);
+    assert_eq!(seen().await, URGENT, "something more urgent waits");
+    assert_eq!(seen().await, ALONE);
 }
 
 /// What is locked is left to whoever is at it, and not said to be nothing.
