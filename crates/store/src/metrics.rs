@@ -60,7 +60,7 @@ telemetry::metrics! {
         max: IntGauge = "mcp_tasks_store_connections_max",
         /// Tries that wait for a connection now.
         waiting: IntGauge = "mcp_tasks_store_connections_waiting",
-        /// Reads of tasks that shared one round trip.
+        /// Reads of tasks, and looks at where hints lead, that shared one round trip.
         reads_together: Histogram = "mcp_tasks_store_reads_together" in TOGETHER,
         /// Writes that shared one commit, by operation (`create`, `claim_queued`, `claim_best`, `complete`).
         writes_together: HistogramVec = "mcp_tasks_store_writes_together" ["operation"] in TOGETHER,

@@ -104,6 +104,10 @@ pub enum Turn {
         tool: String,
         /// The queue that its job waits in.
         queue: String,
+        /// As of a job that was claimed.
+        alone: bool,
+        /// The same.
+        priorities: bool,
     },
     /// What could be taken is being taken by others, or not; nobody knows yet.
     Busy,
@@ -395,6 +399,8 @@ fn turns(rows: &[Row], tokens: &[Uuid]) -> Vec<Turn> {
             Some(row) => Turn::Limited {
                 tool: row.get("best_tool"),
                 queue: row.get("best_queue"),
+                alone: row.get("alone"),
+                priorities: row.get("priorities"),
             },
             None if busy => Turn::Busy,
             None => Turn::Nothing,

@@ -17,6 +17,8 @@ use crate::tool::{Served, ToolSet};
 
 /// Looks at the queue for one hint, while others are faster at the slots of limited tools.
 const LOOKS: u32 = 4;
+/// Hints that are enough for a tool whose slots are counted for each principal.
+const HINTS_ENOUGH: u64 = 256;
 /// Before another look at what others are at: as long as a commit takes, and no busy loop.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -98,7 +100,7 @@ impl Turns {
             Hinted::Gone(queue) => {
                 let queue = queue.unwrap_or_else(|| hinted.spec.policy.queue.clone());
                 if wanted.is_hint {
-                    return self.freed(&hinted, &queue).await;
+                    return self.gone(wanted, &hinted, &queue).await;
                 }
                 queue
             }
@@ -119,24 +121,47 @@ impl Turns {
         }
     }
 
-    /// A hint whose job does not wait may have been pushed because a slot of its tool came free: it is for
-    /// whoever waits for that.
-    async fn freed(&self, hinted: &Served, queue: &str) -> Result<Picked, store::Error> {
-        let spec = &hinted.spec;
-        if Limits::of(&spec.policy).are_none() {
+    /// A hint whose job does not wait. Of a tool with limits it may have been pushed because a slot came free, and
+    /// whoever waits for that has given up its own: so it leads to whose turn it is, unless there are enough others.
+    async fn gone(
+        &self,
+        wanted: &Wanted,
+        hinted: &Served,
+        queue: &str,
+    ) -> Result<Picked, store::Error> {
+        if self.has_hints_enough(&hinted.spec, &wanted.lane).await {
             return Ok(Picked::Gone);
         }
-        let tool = offer(spec);
-        for _ in 0..LOOKS {
-            let sent = Instant::now();
-            let request = self.request(queue, std::slice::from_ref(&tool), false);
-            match self.store.claim_slot(&request).await? {
-                Turn::Claimed { claim, .. } => return Ok(self.job((claim, false), sent)),
-                Turn::Limited { .. } | Turn::Nothing => return Ok(Picked::Gone),
-                Turn::Busy => tokio::time::sleep(BUSY_PAUSE).await,
-            }
+        Ok(match self.next(wanted, queue).await? {
+            // It has led to what it was for.
+            Picked::Job {
+                claim,
+                served,
+                sent,
+                others_hint,
+            } => Picked::Job {
+                others_hint: others_hint && claim.tool != wanted.lane.tool,
+                claim,
+                served,
+                sent,
+            },
+            Picked::Nothing => Picked::Gone,
+            other => other,
+        })
+    }
+
+    /// Whether a tool has no limits, so that each of its jobs that wait has a hint; or else has more hints than
+    /// slots, so that none stays free for want of one.
+    async fn has_hints_enough(&self, spec: &ToolSpec, lane: &Lane) -> bool {
+        let limits = Limits::of(&spec.policy);
+        if limits.are_none() {
+            return true;
         }
-        Ok(Picked::Busy)
+        let slots = limits.all.map_or(HINTS_ENOUGH, u64::from);
+        self.queue
+            .depth(lane)
+            .await
+            .is_ok_and(|hints| hints >= slots)
     }
 
     /// The hinted job itself.
@@ -185,7 +210,14 @@ impl Turns {
                     let others_hint = claim.id() != wanted.id;
                     return Ok(self.job((claim, others_hint), sent));
                 }
-                Turn::Limited { tool, queue } => {
+                Turn::Limited {
+                    tool,
+                    queue,
+                    alone,
+                    priorities,
+                } => {
+                    let seen = Seen { alone, priorities };
+                    self.seen.note(&queue, seen, Instant::now());
                     if let Some(job) = self.slot(&request, (&tool, &queue), wanted).await? {
                         return Ok(job);
                     }
@@ -258,6 +290,9 @@ impl Turns {
                         tool: spec.name().to_owned(),
                         version,
                     };
+                    if self.has_hints_enough(spec, &lane).await {
+                        return;
+                    }
                     if self.queue.push(&lane, id).await.is_err() {
                         tracing::debug!("no hint for who waits for a slot: cron gives it one");
                     }

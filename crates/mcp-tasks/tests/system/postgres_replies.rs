@@ -197,23 +197,32 @@ async fn of_what_gateways_write() {
     }
 }
 
-/// A worker with one place takes whatever is next: the job that it got without knowing is found again.
+/// Where more waits than there are places, a worker takes whatever is next, for one place or for many in one
+/// statement: the jobs that it got without knowing are found again.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_claim_by_turn() {
-    let mut roads = Roads::start_with("[worker]\nslots = 1\n").await;
-    let alice = roads.world.cluster.client(0, "alice");
-    roads.world.cluster.workers[0].freeze();
-    let claimed = plan("by-turn", json!([once("a", 0)]));
-    let claimed = alice.start("chaos_steps", claimed).await.unwrap();
-    let before = count(&roads.worker);
-    roads.worker.swallow_reply_to(bytes(&claimed));
-    roads.world.cluster.workers[0].thaw();
-    lost(&roads.worker, before).await;
-    let task = alice.wait_end(&claimed, SOON).await.unwrap();
-    assert_eq!(task["status"], "completed", "{task}");
-    let once = ("1".to_owned(), "0".to_owned());
-    assert_eq!(roads.attempts(&claimed).await, once);
-    assert_eq!(roads.ledger().of("by-turn")["a"], 1);
+    for places in [1, 4] {
+        let mut roads = Roads::start_with(&format!("[worker]\nslots = {places}\n")).await;
+        let alice = roads.world.cluster.client(0, "alice");
+        roads.world.cluster.workers[0].freeze();
+        let mut claimed = Vec::new();
+        for n in 0..2 * places + 1 {
+            let plan = plan(&format!("by-turn-{n}"), json!([once("a", 0)]));
+            claimed.push(alice.start("chaos_steps", plan).await.unwrap());
+        }
+        let before = count(&roads.worker);
+        // What the statement shall do, as an argument: no task is named in it.
+        roads.worker.swallow_reply_to(*b"\0\0\0\x04take");
+        roads.world.cluster.workers[0].thaw();
+        lost(&roads.worker, before).await;
+        for (n, id) in claimed.iter().enumerate() {
+            let task = alice.wait_end(id, SOON).await.unwrap();
+            assert_eq!(task["status"], "completed", "{task}");
+            let once = ("1".to_owned(), "0".to_owned());
+            assert_eq!(roads.attempts(id).await, once);
+            assert_eq!(roads.ledger().of(&format!("by-turn-{n}"))["a"], 1);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

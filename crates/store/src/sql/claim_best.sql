@@ -15,7 +15,12 @@ WITH RECURSIVE served AS MATERIALIZED (
     FROM unnest($2::text[], $3::int[], $4::int[], $5::int[]) AS s(tool, version, slots, slots_each)
     WHERE NOT EXISTS (SELECT FROM tool_pauses p WHERE p.tool = s.tool AND p.jobs)
 ), levels AS MATERIALIZED (
-    SELECT s.*, p.priority FROM served s CROSS JOIN LATERAL (
+    SELECT s.*, f.free, p.priority FROM served s CROSS JOIN LATERAL (
+        SELECT CASE WHEN s.slots IS NOT NULL THEN s.slots - (SELECT count(*) FROM tasks r
+            WHERE r.phase = 'running' AND r.tool = s.tool
+              AND NOT (r.lease_until < now() AND $11::bigint >= $10::bigint
+                  AND pg_postmaster_start_time() < now() - $10::bigint * interval '1 millisecond')) END AS free
+    ) f CROSS JOIN LATERAL (
         WITH RECURSIVE p AS (
             SELECT 32767 AS priority
             UNION ALL
@@ -26,9 +31,7 @@ WITH RECURSIVE served AS MATERIALIZED (
                 ORDER BY t.priority DESC LIMIT 1) x
         ) SELECT p.priority FROM p OFFSET 1 LIMIT 16) p
     -- Where it has no slot, nothing of it is looked at.
-    WHERE s.slots IS NULL OR s.slots > (SELECT count(*) FROM tasks r WHERE r.phase = 'running' AND r.tool = s.tool
-        AND NOT (r.lease_until < now() AND $11::bigint >= $10::bigint
-            AND pg_postmaster_start_time() < now() - $10::bigint * interval '1 millisecond'))
+    WHERE s.slots IS NULL OR f.free > 0
 ), heads AS MATERIALIZED (
     SELECT l.*, w.principal, w.run_at FROM levels l CROSS JOIN LATERAL (
         SELECT w.principal, w.run_at
@@ -60,8 +63,10 @@ WITH RECURSIVE served AS MATERIALIZED (
             AND hashtextextended(r.issuer || ' ' || r.subject, 0) = h.principal LIMIT 1000) r) AS running
     FROM heads h
 ), turns AS MATERIALIZED (
-    -- Whoever gets several has one more running with each.
-    SELECT r.*, k.k FROM ranked r CROSS JOIN generate_series(1, 16) AS k(k) WHERE k.k <= $16::int
+    -- Whoever gets several has one more running with each. (16: TURNS_MAX. What has no slot for so many keeps nobody
+    -- from another's turn.)
+    SELECT r.*, k.k FROM ranked r CROSS JOIN generate_series(1, 16) AS k(k)
+    WHERE k.k <= $16::int AND (r.free IS NULL OR k.k <= r.free)
     ORDER BY r.level_at, r.priority DESC,
         r.running + row_number() OVER (PARTITION BY r.principal, r.priority ORDER BY k.k, r.run_at), r.run_at
 ), best AS MATERIALIZED (
@@ -96,7 +101,7 @@ SELECT c.*, b.id AS best_id, b.queue AS best_queue, b.tool AS best_tool,
     (SELECT min(r.principal) = max(r.principal) AND min(r.priority) = max(r.priority) FROM ranked r) IS TRUE AS alone,
     (SELECT min(r.priority) < max(r.priority) FROM ranked r) IS TRUE AS priorities,
     -- More could be taken, and others have it locked at the moment.
-    (SELECT count(*) FROM best) < $16 AND EXISTS (SELECT FROM ranked r CROSS JOIN LATERAL (
+    (SELECT count(DISTINCT b.id) FROM best b) < $16 AND EXISTS (SELECT FROM ranked r CROSS JOIN LATERAL (
         SELECT t.id FROM tasks t
         WHERE t.phase = 'queued' AND NOT t.asleep AND t.queue = r.queue AND t.tool = r.tool AND t.priority = r.priority
           AND hashtextextended(t.issuer || ' ' || t.subject, 0) = r.principal

@@ -45,7 +45,7 @@ async fn take(store: &Store, limits: Limits, hint: Option<TaskId>) -> Option<Cla
     };
     loop {
         match store.claim_best(&request()).await.unwrap() {
-            Turn::Limited { tool, queue } => {
+            Turn::Limited { tool, queue, .. } => {
                 assert_eq!((tool.as_str(), queue.as_str()), ("report", "default"));
             }
             Turn::Busy => continue,

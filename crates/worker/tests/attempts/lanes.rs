@@ -8,7 +8,6 @@ use queue::Lane;
 use serde_json::json;
 use store::ToolPolicy;
 use telemetry::{Health, Registry};
-use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use worker::{Arguments, CallToolResult, Context, Definition, Tool, ToolError, ToolSet, ToolSpec};
@@ -28,23 +27,6 @@ impl Tool for Brief {
 
     async fn call(&self, _: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        Ok(CallToolResult::text("done"))
-    }
-}
-
-/// A tool of which two jobs run at once, or none ends.
-struct Together(ToolPolicy, Barrier);
-
-#[worker::async_trait]
-impl Tool for Together {
-    fn spec(&self) -> ToolSpec {
-        let mut spec = ToolSpec::new(Definition::new("together", &json!({ "type": "object" })));
-        spec.policy = self.0.clone();
-        spec
-    }
-
-    async fn call(&self, _: &mut Context, _: Arguments) -> Result<CallToolResult, ToolError> {
-        self.1.wait().await;
         Ok(CallToolResult::text("done"))
     }
 }
@@ -195,26 +177,70 @@ async fn who_waits_for_a_slot_is_woken_and_nobody_else_waits() {
     no_hint_stays(&world, &["limited", "plain"]).await;
 }
 
-/// Two jobs end, and both times the same job is found to be next: two hints for one job, none for another one,
-/// and two slots. Whoever ends says that a slot is free, and it is taken.
+/// Two jobs end, and both times the same job is found to be next: the second hint leads to a job that runs already,
+/// and there is a slot for one that has no hint.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hints_for_one_job_fill_two_slots() {
+async fn a_hint_whose_job_runs_fills_the_other_slot() {
     let world = World::new().await;
     let policy = ToolPolicy {
         concurrency: Some(2),
         ..ToolPolicy::default()
     };
-    let tool = |new: &mut store::NewTask<'_>| new.tool = "together";
+    let tool = |new: &mut store::NewTask<'_>| new.tool = "limited";
     let first = world.start_with(&policy, tool).await;
+    let request = store::ClaimRequest {
+        id: first,
+        tool: "limited",
+        version: 1,
+        resumes: &[1],
+        token: uuid::Uuid::new_v4(),
+        worker: "another",
+    };
+    world.store.claim(&request).await.unwrap().unwrap();
     world.start_with(&policy, tool).await;
-    hint(&world, "together", first).await;
-    hint(&world, "together", first).await;
-    let set = ToolSet::new();
-    set.insert(Arc::new(Together(policy, Barrier::new(2))))
+    hint(&world, "limited", first).await;
+    let _worker = worker(&world, &[("limited", &policy)]);
+    all_end(&world, 1).await;
+    no_hint_stays(&world, &["limited"]).await;
+}
+
+/// Much of a tool with slots enough for all waits beside something more urgent, with as many hints as there are jobs. They
+/// do not become more and more, and lead to nothing out of turn; and what is less urgent is not forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limited_tool_takes_its_turn_and_no_more() {
+    const JOBS: usize = 60;
+    let world = World::new().await;
+    let urgent = ToolPolicy {
+        priority: 5,
+        concurrency: Some(40),
+        ..ToolPolicy::default()
+    };
+    let plain = ToolPolicy {
+        concurrency: Some(40),
+        ..ToolPolicy::default()
+    };
+    for n in 0..JOBS {
+        start(&world, "plain", &format!("a{}", n % 3), &plain).await;
+        start(&world, "urgent", &format!("a{}", n % 3), &urgent).await;
+    }
+    let _worker = worker(&world, &[("plain", &plain), ("urgent", &urgent)]);
+    let begun = async |tool: &str| {
+        let sql = format!("SELECT count(*) FROM tasks WHERE tool = '{tool}' AND attempt > 0");
+        let count = world.rows(&sql).await[0][0].clone().unwrap();
+        count.parse::<usize>().unwrap()
+    };
+    let halfway = async || (begun("urgent").await >= JOBS / 2).then_some(());
+    harness::wait::until("half of what is urgent has begun", SOON, halfway)
+        .await
         .unwrap();
-    let _worker = worker_of(&world, set, 2);
-    all_end(&world, 2).await;
-    no_hint_stays(&world, &["together"]).await;
+    let (low, high) = (begun("plain").await, begun("urgent").await);
+    println!("{low} plain jobs beside {high} urgent ones");
+    // One of eight.
+    assert!(low >= 2 && low * 4 <= high, "{low} beside {high}");
+    let left = hints(&world, &["plain", "urgent"]).await;
+    assert!(left < 3 * JOBS as u64, "{left} hints");
+    all_end(&world, 2 * JOBS).await;
+    no_hint_stays(&world, &["plain", "urgent"]).await;
 }
 
 /// The only hint of those who wait for a slot names a job that was cancelled meanwhile.
