@@ -39,12 +39,6 @@ const IMPATIENT: Duration = Duration::from_millis(100);
 /// comes so soon, and where many do, a few of them together cost Postgres little more than one.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The same of reads, which cost less, and only after one that was shared: whoever reads alone, again and again, waits
-/// for nobody.
-const PACE_OF_READS: Duration = Duration::from_micros(500);
-/// So many reads wait before a round trip begins beside another one: they gain by company for longer.
-const CROWD_OF_READS: usize = 32;
-
 /// Whoever asks for others may use its last try to the end.
 const LEADER_LATE: Duration = Duration::from_secs(1);
 
@@ -62,22 +56,22 @@ pub(crate) struct Together {
 /// One kind of question.
 pub(crate) struct Kind<Q, A> {
     batches: Batches<Q, A>,
-    pace: Arc<Pace>,
+    /// What commits keeps a pace; reads cost too little for that.
+    pace: Option<Arc<Pace>>,
 }
 
 impl<Q, A> Kind<Q, A> {
-    /// Of what commits.
-    fn writes(batches: Batches<Q, A>) -> Self {
+    fn unpaced(batches: Batches<Q, A>) -> Self {
         Self {
             batches,
-            pace: Arc::new(Pace::new(PACE, 1)),
+            pace: None,
         }
     }
 
-    fn reads(batches: Batches<Q, A>) -> Self {
+    fn paced(batches: Batches<Q, A>) -> Self {
         Self {
             batches,
-            pace: Arc::new(Pace::new(PACE_OF_READS, 2)),
+            pace: Some(Arc::default()),
         }
     }
 }
@@ -91,41 +85,22 @@ impl<Q, A> Clone for Kind<Q, A> {
     }
 }
 
-/// When the last round trip of a kind began, and for how many.
-struct Pace {
-    every: Duration,
-    /// It is kept after a round trip for so many.
-    company: usize,
-    last: Mutex<Option<(Instant, usize)>>,
-}
+/// When the last round trip of a kind began.
+#[derive(Default)]
+struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
-    fn new(every: Duration, company: usize) -> Self {
-        Self {
-            every,
-            company,
-            last: Mutex::default(),
-        }
-    }
-
     /// Waits until another one may begin.
     async fn keep(&self) {
         let last = *self.last();
-        let kept = last.filter(|(began, questions)| {
-            *questions >= self.company && began.elapsed() < self.every
-        });
-        if let Some((began, _)) = kept {
-            tokio::time::sleep_until((began + self.every).into()).await;
+        if let Some(last) = last.filter(|last| last.elapsed() < PACE) {
+            tokio::time::sleep_until((last + PACE).into()).await;
         }
+        *self.last() = Some(Instant::now());
     }
 
-    /// One begins now.
-    fn begin(&self, questions: usize) {
-        *self.last() = Some((Instant::now(), questions));
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<(Instant, usize)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,19 +114,15 @@ impl Together {
             batch_max: TURNS_MAX,
             ..limits
         };
-        let reads = Limits {
-            crowd: CROWD_OF_READS,
-            ..limits
-        };
         Self {
-            reads: Kind::reads(Batches::new(reads, |_| 0)),
-            creates: Kind::writes(Batches::new(limits, |row: &Arc<Row>| row.bytes())),
-            claims: Kind::writes(Batches::new(limits, |_| 0)),
-            results: Kind::writes(Batches::new(limits, |finished: &Arc<Finished>| {
+            reads: Kind::unpaced(Batches::new(limits, |_| 0)),
+            creates: Kind::paced(Batches::new(limits, |row: &Arc<Row>| row.bytes())),
+            claims: Kind::paced(Batches::new(limits, |_| 0)),
+            results: Kind::paced(Batches::new(limits, |finished: &Arc<Finished>| {
                 finished.bytes()
             })),
-            hints: Kind::reads(Batches::new(limits, |_| 0)),
-            turns: Kind::writes(Batches::new(turns, |_| 0)),
+            hints: Kind::unpaced(Batches::new(limits, |_| 0)),
+            turns: Kind::paced(Batches::new(turns, |_| 0)),
         }
     }
 }
@@ -192,11 +163,14 @@ impl Store {
         F: Future<Output = Result<Vec<A>, Error>>,
     {
         let impatient = || tokio::time::sleep(IMPATIENT);
-        let pause = kind.pace.keep();
+        let pause = async {
+            if let Some(pace) = &kind.pace {
+                pace.keep().await;
+            }
+        };
         let asking = kind
             .batches
             .ask(question, impatient, pause, |questions: Vec<Q>| {
-                kind.pace.begin(questions.len());
                 self.metrics.together(operation, questions.len());
                 round_trip(questions)
             });
@@ -222,26 +196,19 @@ mod tests {
 
     use super::*;
 
-    /// Whoever comes soon waits for the rest of the time; whoever comes later, or first, for nothing. Of reads only
-    /// after one that was shared.
+    /// Whoever comes soon waits for the rest of the time; whoever comes later, or first, for nothing.
     #[tokio::test]
     async fn a_pace_is_kept_by_those_who_come_too_soon() {
-        let (writes, reads) = (Pace::new(PACE, 1), Pace::new(PACE_OF_READS, 2));
-        let is_ready = |pace: &Pace| {
+        let pace = Pace::default();
+        let is_ready = || {
             let mut context = Context::from_waker(Waker::noop());
             std::pin::pin!(pace.keep()).poll(&mut context).is_ready()
         };
-        for pace in [&writes, &reads] {
-            assert!(is_ready(pace));
-            pace.begin(1);
-        }
-        assert!(is_ready(&reads));
-        reads.begin(2);
-        for pace in [&writes, &reads] {
-            let (began, _) = (*pace.last()).unwrap();
-            pace.keep().await;
-            assert!(began.elapsed() >= pace.every);
-            assert!(is_ready(pace));
-        }
+        assert!(is_ready());
+        let last = (*pace.last()).unwrap();
+        pace.keep().await;
+        assert!(last.elapsed() >= PACE);
+        tokio::time::sleep(PACE).await;
+        assert!(is_ready());
     }
 }
