@@ -19,6 +19,8 @@ pub struct Unhinted {
     pub version: i32,
     /// Its attempt: raised by the claim that uses the hint up.
     pub attempt: i32,
+    /// It waits for a slot of a limited tool: any hint of its stream leads to who gets it.
+    pub limited: bool,
 }
 
 /// Which jobs count as unhinted.
@@ -78,6 +80,7 @@ impl Store {
                     tool: row.get("tool"),
                     version: row.get("version"),
                     attempt: row.get("attempt"),
+                    limited: row.get("limited"),
                 })
                 .collect())
         })

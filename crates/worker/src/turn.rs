@@ -1,5 +1,5 @@
 //! From a hint to a job: the hinted one while there are places, the one whose turn it is where more
-//! waits than there are; none where the hinted one does not wait.
+//! waits than there are; none where the hinted one does not wait and has left no slot to somebody.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,8 +17,10 @@ use crate::tool::{Served, ToolSet};
 
 /// Looks at the queue for one hint, while others are faster at the slots of limited tools.
 const LOOKS: u32 = 4;
-/// Hints that are enough for a tool whose slots are counted for each principal.
-const HINTS_ENOUGH: u64 = 256;
+/// Slots of a tool where they are counted for each principal, for the number of hints.
+const SLOTS_ASSUMED: u64 = 128;
+/// Fewer are never enough.
+const HINTS_MIN: u64 = 16;
 /// Before another look at what others are at: as long as a commit takes, and no busy loop.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -113,8 +115,11 @@ impl Turns {
         }
         let next = self.next(wanted, &queue).await?;
         match next {
-            // Its row may have been locked by somebody who does not want the job.
-            Picked::Nothing | Picked::Busy if wanted.crowded => {
+            // Its row may have been locked by somebody who does not want the job. Where there are limits, others may
+            // be at the slots, and it is not this one's turn.
+            Picked::Nothing | Picked::Busy
+                if wanted.crowded && Limits::of(&hinted.spec.policy).are_none() =>
+            {
                 Ok(self.hinted(wanted, &hinted).await?.unwrap_or(next))
             }
             next => Ok(next),
@@ -150,18 +155,16 @@ impl Turns {
         })
     }
 
-    /// Whether a tool has no limits, so that each of its jobs that wait has a hint; or else has more hints than
-    /// slots, so that none stays free for want of one.
+    /// Whether a tool has no limits, so that each of its jobs that wait has a hint; or else has hints that nobody has
+    /// read for all of its slots, and some to spare, because not each of them needs one.
     async fn has_hints_enough(&self, spec: &ToolSpec, lane: &Lane) -> bool {
         let limits = Limits::of(&spec.policy);
         if limits.are_none() {
             return true;
         }
-        let slots = limits.all.map_or(HINTS_ENOUGH, u64::from);
-        self.queue
-            .depth(lane)
-            .await
-            .is_ok_and(|hints| hints >= slots)
+        let slots = limits.all.map_or(SLOTS_ASSUMED, u64::from);
+        let hints = self.queue.depth(lane).await;
+        hints.is_ok_and(|hints| hints >= HINTS_MIN.max(2 * slots))
     }
 
     /// The hinted job itself.
@@ -277,7 +280,7 @@ impl Turns {
         }
     }
 
-    /// A job of this tool has ended: whoever waits for its slot gets a hint. Should it be lost, the
+    /// A job of this tool has ended: whoever waits for its slot gets a hint, unless there are enough. Should it be lost, the
     /// reconcile sweep gives another one.
     pub(crate) async fn ended(&self, spec: &ToolSpec, queue: &str) {
         if Limits::of(&spec.policy).are_none() {
@@ -290,7 +293,9 @@ impl Turns {
                         tool: spec.name().to_owned(),
                         version,
                     };
-                    if self.has_hints_enough(spec, &lane).await {
+                    // A slot of one principal is no other's: there, hints of others do not help.
+                    let any = Limits::of(&spec.policy).all.is_some();
+                    if any && self.has_hints_enough(spec, &lane).await {
                         return;
                     }
                     if self.queue.push(&lane, id).await.is_err() {

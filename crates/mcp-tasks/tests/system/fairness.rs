@@ -28,7 +28,7 @@ fn work(ms: u64) -> Value {
 }
 
 /// Makes copies of a queued task, of which Redis has not been told.
-async fn multiply(system: &System, id: &str, copies: i64) {
+pub async fn multiply(system: &System, id: &str, copies: i64) {
     let copy = format!(
         "INSERT INTO tasks SELECT (jsonb_populate_record(t, jsonb_build_object( \
             'id', gen_random_uuid(), 'phase', 'queued', 'attempt', 0, 'run_at', now(), 'journaled', false, \

@@ -4,7 +4,8 @@ use futures::future::join_all;
 use harness::temp::Temp;
 use serde_json::json;
 
-use crate::support::{SOON, System};
+use crate::fairness::multiply;
+use crate::support::{SOON, System, entries};
 
 /// Takes one of two locks that the system gives back when the last of its processes is gone, or leaves a
 /// note that there was none: more than two run.
@@ -122,4 +123,35 @@ async fn killed_workers_keep_no_slot() {
     limited.all_completed(&tasks).await;
     assert_eq!(limited.lines("exceeded"), 0);
     assert!(limited.lines("log") >= 18);
+}
+
+/// More slots than places, and workers that are busy for long: each sweep finds free slots, and somebody for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_nobody_takes_are_not_hinted_for_ever() {
+    const SLOTS: i64 = 100;
+    const ENOUGH: i64 = 256;
+    let settings = "[cron]\nreconcile_interval = \"100ms\"\nhint_age = \"100ms\"\n";
+    let mut limited = Limited::new(&format!("concurrency = {SLOTS}"), settings).await;
+    for worker in &mut limited.system.cluster.workers {
+        worker.freeze();
+    }
+    let alice = limited.system.cluster.client(0, "alice");
+    let id = alice.start("limited", json!({})).await.unwrap();
+    multiply(&limited.system, &id, 1_000).await;
+    let sweeps = async || {
+        let cron = &limited.system.cluster.crons[0];
+        let name = "mcp_tasks_store_operation_seconds_count";
+        cron.metric(name, "operation=\"unhinted\"").await.unwrap()
+    };
+    let hints = async || entries(&limited.system.redis).await;
+    harness::wait::for_state("hinted", SOON, hints, |hints| *hints >= ENOUGH)
+        .await
+        .unwrap();
+    let seen = sweeps().await;
+    harness::wait::for_state("swept", SOON, sweeps, |now| *now >= seen + 10.0)
+        .await
+        .unwrap();
+    let hints = hints().await;
+    println!("{hints} hints");
+    assert!(hints <= ENOUGH + SLOTS, "{hints} hints");
 }

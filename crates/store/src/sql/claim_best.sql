@@ -63,8 +63,8 @@ WITH RECURSIVE served AS MATERIALIZED (
             AND hashtextextended(r.issuer || ' ' || r.subject, 0) = h.principal LIMIT 1000) r) AS running
     FROM heads h
 ), turns AS MATERIALIZED (
-    -- Whoever gets several has one more running with each. (16: TURNS_MAX. What has no slot for so many keeps nobody
-    -- from another's turn.)
+    -- Whoever gets several has one more running with each. (16: TURNS_MAX.) Of a principal no more than the tool has
+    -- slots for: they would keep others from their turn.
     SELECT r.*, k.k FROM ranked r CROSS JOIN generate_series(1, 16) AS k(k)
     WHERE k.k <= $16::int AND (r.free IS NULL OR k.k <= r.free)
     ORDER BY r.level_at, r.priority DESC,
@@ -108,6 +108,7 @@ SELECT c.*, b.id AS best_id, b.queue AS best_queue, b.tool AS best_tool,
           AND t.run_at <= now() AND t.stop_requested_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
           AND (NOT t.journaled OR (t.tool, t.tool_version) IN (SELECT * FROM unnest($6::text[], $7::int[])))
         ORDER BY t.run_at LIMIT 1 + (SELECT count(*) FROM best)) j
-        WHERE j.id NOT IN (SELECT b.id FROM best b)) AS busy
+        WHERE j.id NOT IN (SELECT b.id FROM best b)
+          AND (r.free IS NULL OR r.free > (SELECT count(DISTINCT b.id) FROM best b WHERE b.tool = r.tool))) AS busy
 FROM (SELECT 1) one LEFT JOIN best b ON true LEFT JOIN claimed c ON c.id = b.id
 ORDER BY b.n

@@ -54,10 +54,10 @@ WHERE t.phase IN ('queued', 'running', 'undoing')
     WHERE n.slots_each IS NULL OR n.of_principal <= n.slots_each
         - coalesce((SELECT r.jobs FROM running r WHERE r.tool = n.tool AND r.principal = n.principal), 0)
 )
-SELECT x.id, x.tool, x.attempt, x.version FROM (
-    SELECT f.id, f.tool, f.attempt, f.version, f.priority FROM found f WHERE NOT f.limited
+SELECT x.id, x.tool, x.attempt, x.version, x.limited FROM (
+    SELECT f.id, f.tool, f.attempt, f.version, f.priority, false AS limited FROM found f WHERE NOT f.limited
     UNION ALL
-    SELECT s.id, s.tool, s.attempt, s.version, s.priority FROM slotted s
+    SELECT s.id, s.tool, s.attempt, s.version, s.priority, true FROM slotted s
     WHERE s.slots IS NULL OR s.of_tool <= s.slots - coalesce((SELECT sum(r.jobs) FROM running r WHERE r.tool = s.tool), 0)
 ) x
 ORDER BY x.priority DESC, x.id

@@ -11,7 +11,7 @@ use store::{
 use tokio::task::JoinSet;
 
 use crate::support::{self, NO_WORK, SECOND, World, principal, question, token};
-use crate::turns::{flood, served};
+use crate::turns::{flood, next_of, served};
 
 const THREE: Limits = Limits {
     all: Some(3),
@@ -298,4 +298,30 @@ async fn a_hung_client_does_not_keep_the_lock() {
     let store = Arc::new(world.store.clone());
     let claim = take(&store, THREE, Some(id)).await;
     assert!(claim.is_some(), "it was waited for");
+}
+
+/// More ask together than there are slots: some are told whose the slot may be, the others that there is nothing, and
+/// nobody that it is being taken, which would have them take their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_no_slot_is_not_told_to_look_again() {
+    let world = World::new().await;
+    let policy = ToolPolicy::default();
+    flood(&world, &world.alice, &policy, 50).await;
+    flood(&world, &world.mallory, &policy, 1).await;
+    let one = Limits {
+        all: Some(1),
+        each: None,
+    };
+    let mut asking = JoinSet::new();
+    for _ in 0..16 {
+        let store = world.store.clone();
+        asking.spawn(async move { next_of(&store, "default", &[served("report", one)]).await });
+    }
+    let told = asking.join_all().await;
+    let limited = told
+        .iter()
+        .filter(|turn| matches!(turn, Turn::Limited { .. }));
+    assert!(limited.count() >= 1, "{told:?}");
+    let all = |turn: &Turn| matches!(turn, Turn::Limited { .. } | Turn::Nothing);
+    assert!(told.iter().all(all), "{told:?}");
 }
