@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 
 use crate::error::{Error, Result};
-use crate::process::as_pid;
+use crate::process::{as_pid, until_stopped};
 
 /// What our servers are called: a shell that somebody left in the folder is not ours to end.
 const NAMES: [&str; 5] = [
@@ -49,6 +49,9 @@ fn has_our_name(pid: u32) -> bool {
 pub(crate) fn signal(dir: &Path, signal: Signal) {
     for pid in working_in(dir) {
         let _ = kill(as_pid(pid), signal);
+        if signal == Signal::SIGSTOP {
+            until_stopped(pid);
+        }
     }
 }
 

@@ -142,6 +142,9 @@ impl Process {
         if self.ended().is_none() {
             // ESRCH is the only possible error for our own unreaped child, and means the same.
             let _ = kill(as_pid(self.pid()), signal);
+            if signal == Signal::SIGSTOP {
+                until_stopped(self.pid());
+            }
         }
     }
 
@@ -194,6 +197,31 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 
 pub(crate) fn as_pid(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).expect("process ids are positive i32 on every Unix"))
+}
+
+/// Waits until every thread of a process that was sent `SIGSTOP` stands still, for a second at most: one that
+/// runs on another processor in that moment may still answer.
+pub(crate) fn until_stopped(pid: u32) {
+    for _ in 0..1_000 {
+        if is_stopped(pid) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    // The state stands behind the name (proc(5)); one that is gone says nothing.
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        matches!(state, None | Some('T' | 't' | 'Z' | 'X'))
+    })
 }
 
 /// Where there is no `setpriv` (not Linux), a child can outlive a parent that is killed with

@@ -70,7 +70,7 @@ impl Queues {
     }
 
     /// Whether the next turn in `queue` is of the priority whose jobs have waited longest: it counts as taken.
-    pub(crate) fn is_the_oldests_turn(&self, queue: &str) -> bool {
+    pub(crate) fn is_turn_of_the_oldest(&self, queue: &str) -> bool {
         let mut all = self.known();
         match all.get_mut(queue) {
             Some(known) if known.priorities => {
@@ -141,8 +141,8 @@ mod tests {
         queues.note("r", URGENT, now);
         assert!(queues.follows_a_hint("q", now));
         for turn in 1..=2 * OLDEST_EVERY {
-            assert!(!queues.is_the_oldests_turn("q"));
-            let oldest = queues.is_the_oldests_turn("r");
+            assert!(!queues.is_turn_of_the_oldest("q"));
+            let oldest = queues.is_turn_of_the_oldest("r");
             assert_eq!(oldest, turn % OLDEST_EVERY == 0, "turn {turn}");
         }
     }
@@ -152,6 +152,6 @@ mod tests {
         let (queues, now) = (Queues::new(1), Instant::now());
         queues.note("q", URGENT, now);
         queues.note("q", TOGETHER, now);
-        assert!((0..OLDEST_EVERY).all(|_| !queues.is_the_oldests_turn("q")));
+        assert!((0..OLDEST_EVERY).all(|_| !queues.is_turn_of_the_oldest("q")));
     }
 }

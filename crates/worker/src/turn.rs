@@ -198,7 +198,7 @@ impl Turns {
     async fn next(&self, wanted: &Wanted, queue: &str) -> Result<Picked, store::Error> {
         let specs = self.tools.jobs();
         let offers: Vec<Offer<'_>> = specs.iter().map(|spec| offer(spec)).collect();
-        let oldest_first = self.seen.is_the_oldests_turn(queue);
+        let oldest_first = self.seen.is_turn_of_the_oldest(queue);
         let request = self.request(queue, &offers, oldest_first);
         for _ in 0..LOOKS {
             let sent = Instant::now();
