@@ -280,8 +280,8 @@ impl Turns {
         }
     }
 
-    /// A job of this tool has ended: whoever waits for its slot gets a hint, unless there are enough. Should it be lost, the
-    /// reconcile sweep gives another one.
+    /// A job of this tool has ended: whoever waits for its slot gets a hint, unless there are enough. Should it be
+    /// lost, the reconcile sweep gives another one.
     pub(crate) async fn ended(&self, spec: &ToolSpec, queue: &str) {
         if Limits::of(&spec.policy).are_none() {
             return;
