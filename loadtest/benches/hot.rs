@@ -60,7 +60,9 @@ fn check_headers(criterion: &mut Criterion) {
         bencher.iter(|| {
             let version = headers::check_version(black_box(Some("2026-07-28")), "2026-07-28");
             let method = headers::check_method(black_box(Some("tasks/get")), "tasks/get");
-            let name = headers::check_name("tasks/get", black_box(Some(TASK)), Some(&params));
+            let params = jsonrpc::Params::read(Some(&params)).expect("it is an object");
+            let named = headers::name_in("tasks/get", &params);
+            let name = headers::check_name("tasks/get", black_box(Some(TASK)), named.as_deref());
             (version.is_ok(), method.is_ok(), name.is_ok())
         });
     });

@@ -4,6 +4,7 @@
 
 use http::{HeaderMap, HeaderValue};
 use protocol::headers::{self, NameHeader};
+use protocol::jsonrpc::Params;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -43,7 +44,9 @@ pub(crate) fn run(data: &[u8]) {
 fn name(value: &str, decoded: Option<&str>, body: &str) {
     let params = serde_json::json!({ "name": body }).to_string();
     let params: &RawValue = serde_json::from_str(&params).expect("it was printed");
-    let judged = headers::check_name("tools/call", Some(value), Some(params));
+    let params = Params::read(Some(params)).expect("an object");
+    let named = headers::name_in("tools/call", &params);
+    let judged = headers::check_name("tools/call", Some(value), named.as_deref());
     match judged {
         Ok(judged) => assert_eq!((judged, decoded), (NameHeader::Matches, Some(body))),
         Err(mismatch) => {
@@ -53,7 +56,7 @@ fn name(value: &str, decoded: Option<&str>, body: &str) {
     }
     // Any text can be said.
     let encoded = encode(body);
-    let judged = headers::check_name("tools/call", Some(&encoded), Some(params));
+    let judged = headers::check_name("tools/call", Some(&encoded), named.as_deref());
     assert_eq!(judged, Ok(NameHeader::Matches));
 }
 

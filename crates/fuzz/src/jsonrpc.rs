@@ -1,7 +1,7 @@
 //! One JSON-RPC message, and the params of every method.
 
 use protocol::completion::CompleteParams;
-use protocol::jsonrpc::{self, Incoming, Limits, Message, ParseError};
+use protocol::jsonrpc::{self, Incoming, Limits, Message, Params, ParseError};
 use protocol::meta::RequestMeta;
 use protocol::{RequestId, legacy, prompts, resources, subscriptions, tasks, tools};
 use serde_json::Value;
@@ -131,7 +131,9 @@ fn params(params: Option<&RawValue>) {
         })
         .ok()
     }
-    if let Some(meta) = told(RequestMeta::parse(params)) {
+    if let Some(meta) =
+        told(Params::read(params)).and_then(|params| told(RequestMeta::read(&params)))
+    {
         let _ = (
             meta.version_is_supported(),
             meta.capabilities.declares_tasks(),

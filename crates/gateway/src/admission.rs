@@ -109,12 +109,12 @@ impl Admission {
         })
     }
 
-    /// A request of this principal, and its place among those that are being answered.
+    /// A request of the principal that `key` stands for, and its place among those that are being answered.
     ///
     /// # Errors
     /// If it sends more than it may, or has as many open.
-    pub(crate) fn request(&self, principal: &Principal, asks: Asks) -> Result<Place, Error> {
-        self.request_at(Instant::now(), principal, asks)
+    pub(crate) fn request(&self, key: u64, asks: Asks) -> Result<Place, Error> {
+        self.let_in(Instant::now(), key, asks)
     }
 
     /// A call of a service for this task, as a request of a principal.
@@ -124,10 +124,6 @@ impl Admission {
     pub(crate) fn callback(&self, task: TaskId) -> Result<Place, Error> {
         let key = self.hasher.hash_one(task.as_bytes());
         self.let_in(Instant::now(), key, Asks::Other)
-    }
-
-    fn request_at(&self, now: Instant, principal: &Principal, asks: Asks) -> Result<Place, Error> {
-        self.let_in(now, self.key(principal), asks)
     }
 
     fn let_in(&self, now: Instant, key: u64, asks: Asks) -> Result<Place, Error> {
@@ -170,11 +166,10 @@ impl Admission {
     ///
     /// # Errors
     /// If the account was overdrawn for it, as [`Self::request`] would have said. It is given back.
-    pub(crate) fn was_other(&self, principal: &Principal) -> Result<(), Error> {
+    pub(crate) fn was_other(&self, key: u64) -> Result<(), Error> {
         if self.rate == 0.0 {
             return Ok(());
         }
-        let key = self.key(principal);
         let mut book = lock(&self.book);
         let account = book.account(key, Instant::now(), self);
         if account.requests >= 0.0 {
@@ -357,6 +352,15 @@ mod tests {
         Admission::new(&limits)
     }
 
+    fn request_at(
+        admission: &Admission,
+        now: Instant,
+        who: &Principal,
+        asks: Asks,
+    ) -> Result<Place, Error> {
+        admission.let_in(now, admission.key(who), asks)
+    }
+
     fn who(name: &str) -> Principal {
         Principal::verified("i".to_owned(), name.to_owned(), None)
     }
@@ -368,7 +372,7 @@ mod tests {
         let ask = |who: &Principal, ms: u64| {
             let now = start + Duration::from_millis(ms);
             (0..8)
-                .filter(|_| admission.request_at(now, who, Asks::Other).is_ok())
+                .filter(|_| request_at(&admission, now, who, Asks::Other).is_ok())
                 .count()
         };
         assert_eq!(ask(&alice, 0), 5, "the burst");
@@ -382,10 +386,10 @@ mod tests {
     fn reads_are_refused_last() {
         let admission = admission(|_| {});
         let (alice, start) = (who("alice"), Instant::now());
-        while admission.request_at(start, &alice, Asks::Other).is_ok() {}
-        let read = |now| admission.request_at(now, &alice, Asks::Read);
+        while request_at(&admission, start, &alice, Asks::Other).is_ok() {}
+        let read = |now| request_at(&admission, now, &alice, Asks::Read);
         assert_eq!((0..20).filter(|_| read(start).is_ok()).count(), 5);
-        let refused = admission.request_at(start, &alice, Asks::Other);
+        let refused = request_at(&admission, start, &alice, Asks::Other);
         let Err(Error::Limited { retry_after, .. }) = refused else {
             panic!("it is overdrawn");
         };
@@ -398,15 +402,15 @@ mod tests {
     fn what_was_no_read_overdraws_nothing() {
         let admission = admission(|_| {});
         let (alice, start) = (who("alice"), Instant::now());
-        let untold = || admission.request_at(start, &alice, Asks::Untold);
+        let untold = || request_at(&admission, start, &alice, Asks::Untold);
         for _ in 0..5 {
             untold().unwrap();
-            assert!(admission.was_other(&alice).is_ok());
+            assert!(admission.was_other(admission.key(&alice)).is_ok());
         }
         // However often it is tried, it takes nothing of what reads may overdraw.
         for _ in 0..20 {
             untold().unwrap();
-            assert!(admission.was_other(&alice).is_err());
+            assert!(admission.was_other(admission.key(&alice)).is_err());
         }
         assert_eq!((0..20).filter(|_| untold().is_ok()).count(), 5);
     }
@@ -415,10 +419,13 @@ mod tests {
     fn so_many_are_answered_at_once() {
         let admission = admission(|limits| limits.requests_of_principal_burst = 100);
         let (alice, bob) = (who("alice"), who("bob"));
-        let ask = |who| admission.request(who, Asks::Other);
+        let ask = |who| request_at(&admission, Instant::now(), who, Asks::Other);
         let mut open: Vec<Place> = (0..4).map(|_| ask(&alice).unwrap()).collect();
         for asks in [Asks::Other, Asks::Read, Asks::Untold] {
-            assert!(admission.request(&alice, asks).is_err(), "{asks:?}");
+            assert!(
+                request_at(&admission, Instant::now(), &alice, asks).is_err(),
+                "{asks:?}"
+            );
         }
         assert!(ask(&bob).is_ok());
         open.pop();
@@ -472,7 +479,12 @@ mod tests {
         let start = Instant::now();
         for n in 0..10 * ACCOUNTS_MIN {
             let now = start + Duration::from_secs(1 + n as u64);
-            drop(admission.request_at(now, &who(&n.to_string()), Asks::Other));
+            drop(request_at(
+                &admission,
+                now,
+                &who(&n.to_string()),
+                Asks::Other,
+            ));
         }
         let known = lock(&admission.book).accounts.len();
         assert!(known <= ACCOUNTS_MIN, "{known} accounts");
@@ -483,7 +495,8 @@ mod tests {
     #[test]
     fn no_rate_is_no_limit() {
         let admission = admission(|limits| limits.requests_of_principal_per_second = 0);
-        let all = (0..1000).all(|_| admission.request(&who("alice"), Asks::Other).is_ok());
+        let all = (0..1000)
+            .all(|_| request_at(&admission, Instant::now(), &who("alice"), Asks::Other).is_ok());
         assert!(all);
     }
 }

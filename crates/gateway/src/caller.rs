@@ -48,7 +48,7 @@ impl Caller {
             legacy: None,
             client: meta
                 .client_info
-                .map(|client| format!("{}/{}", client.name, client.version))
+                .map(|client| client.name + "/" + &client.version)
                 .unwrap_or_default(),
             capabilities: meta.capabilities,
             trace: telemetry::TraceContext {

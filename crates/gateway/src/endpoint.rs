@@ -9,10 +9,11 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use protocol::RequestId;
-use protocol::headers::{self, HeaderMismatch, NameHeader};
-use protocol::jsonrpc::{self, Message};
+use protocol::headers::{self, NameHeader};
+use protocol::jsonrpc::{self, Message, Params};
 use protocol::meta::{self, RequestMeta};
+use protocol::tasks::TaskIdParams;
+use protocol::{RequestId, TaskId};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
@@ -33,6 +34,7 @@ use crate::methods::{
     tasks_update, tools_call, tools_list,
 };
 use crate::metrics::Meter;
+use crate::mirrors;
 use crate::reply::{Answer, Body, Finished, Reply};
 use crate::trace;
 
@@ -44,6 +46,8 @@ pub(crate) struct Call {
     pub(crate) id: RequestId,
     pub(crate) caller: Caller,
     pub(crate) params: Option<Box<RawValue>>,
+    /// What the params name, where that was read already.
+    named: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) meter: Meter,
 }
@@ -60,9 +64,22 @@ impl Call {
             id: request.id,
             caller,
             params: request.params,
+            named: None,
             headers,
             meter,
         }
+    }
+
+    /// The task that the params of `tasks/*` name.
+    ///
+    /// # Errors
+    /// If they name none, or what can be none.
+    pub(crate) fn task(&self) -> Result<TaskId, Error> {
+        let id = match &self.named {
+            Some(named) => named.parse().ok(),
+            None => TaskIdParams::parse(self.params())?.id(),
+        };
+        id.ok_or(Error::TaskNotFound)
     }
 
     /// The params, not yet read.
@@ -137,14 +154,13 @@ async fn answer(
         return (Answer::Document(document), None);
     }
     let admitted = shared.door.admit(&head, client).await.and_then(|proven| {
-        let asks = asks(shared, &head.headers);
-        shared
-            .memory
-            .check(shared.admission.key(&proven.principal))?;
-        let own = shared.admission.request(&proven.principal, asks)?;
-        Ok((proven, asks, own))
+        let foretold = foretell(shared, &head.headers);
+        let key = shared.admission.key(&proven.principal);
+        shared.memory.check(key)?;
+        let own = shared.admission.request(key, foretold.asks)?;
+        Ok((proven, key, foretold, own))
     });
-    let (proven, asks, own_place) = match admitted {
+    let (proven, key, foretold, own_place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
             // Whoever sends a refused body slowly takes no place of those who are let in.
@@ -154,16 +170,16 @@ async fn answer(
             return (Answer::Whole(refused), None);
         }
     };
-    let tells = may_tell(shared, &head.headers);
     let admitted = Admitted {
         proven,
+        key,
         headers: head.headers,
-        asks,
+        asks: foretold.asks,
         meter,
     };
     // hyper drops the request of a caller who has hung up as soon as its last bytes are here. By
     // then this has them, and goes on if what was asked for counts without an answer, too.
-    let entered = if tells {
+    let entered = if foretold.may_tell {
         let own = Arc::clone(shared);
         let entering = async move { enter(&own, admitted, body).await };
         Box::pin(shared.to_its_end(entering)).await
@@ -183,6 +199,8 @@ async fn answer(
 /// A request whose body may be read.
 struct Admitted {
     proven: Proven,
+    /// Stands for the principal.
+    key: u64,
     headers: HeaderMap,
     asks: Asks,
     meter: Meter,
@@ -192,11 +210,11 @@ struct Admitted {
 async fn enter(shared: &Arc<Shared>, admitted: Admitted, body: Incoming) -> Entered {
     let Admitted {
         proven,
+        key,
         headers,
         asks,
         mut meter,
     } = admitted;
-    let key = shared.admission.key(&proven.principal);
     let mut load = shared.memory.load(Some(key));
     let read = shared
         .door
@@ -206,7 +224,7 @@ async fn enter(shared: &Arc<Shared>, admitted: Admitted, body: Incoming) -> Ente
     let read = read.and_then(|body| {
         let incoming = jsonrpc::read(&body, shared.json_limits())?;
         if asks == Asks::Untold && !is_read(&incoming) {
-            shared.admission.was_other(&proven.principal)?;
+            shared.admission.was_other(key)?;
         }
         Ok(incoming)
     });
@@ -223,15 +241,6 @@ async fn enter(shared: &Arc<Shared>, admitted: Admitted, body: Incoming) -> Ente
 enum Entered {
     Told(Answer),
     Asked(Box<(Proven, HeaderMap, Result<jsonrpc::Incoming, Error>, Meter)>),
-}
-
-/// Whether it may be something that counts without an answer, as far as its head says. A head that
-/// lies is refused where it is compared with the body.
-fn may_tell(shared: &Shared, headers: &HeaderMap) -> bool {
-    match one(headers, headers::METHOD) {
-        Ok(Some("tasks/get" | "tools/call")) => legacy::may_be(shared, headers),
-        _ => true,
-    }
 }
 
 /// Whether it tells us something that counts even if nobody waits for the answer.
@@ -279,19 +288,28 @@ async fn carry_on(
     }
 }
 
-/// What a request is for, before its body is read. The header may lie; then the request ends where
-/// it is compared with the body. Of older revisions it is never compared, so there the body tells,
-/// if it is short enough to be read for nothing.
-fn asks(shared: &Shared, headers: &HeaderMap) -> Asks {
-    if legacy::may_be(shared, headers) {
-        return match door::length(headers) {
-            Some(0..=READ_BYTES_MAX) => Asks::Untold,
+/// What the head of a request says of it, before its body is read. It may lie; then the request ends where
+/// it is compared with the body.
+struct Foretold {
+    asks: Asks,
+    /// It may be something that counts without an answer.
+    may_tell: bool,
+}
+
+/// Of older revisions the head is never compared with the body, so there the body tells what is asked, if it is short
+/// enough to be read for nothing.
+fn foretell(shared: &Shared, headers: &HeaderMap) -> Foretold {
+    let older = legacy::may_be(shared, headers);
+    let method = mirrors::method(headers).ok().flatten();
+    Foretold {
+        asks: match (older, method) {
+            (true, _) if door::length(headers).is_some_and(|bytes| bytes <= READ_BYTES_MAX) => {
+                Asks::Untold
+            }
+            (false, Some("tasks/get")) => Asks::Read,
             _ => Asks::Other,
-        };
-    }
-    match one(headers, headers::METHOD) {
-        Ok(Some("tasks/get")) => Asks::Read,
-        _ => Asks::Other,
+        },
+        may_tell: older || !matches!(method, Some("tasks/get" | "tools/call")),
     }
 }
 
@@ -308,9 +326,8 @@ fn check_notification(shared: &Shared, headers: &HeaderMap, method: &str) -> Res
     if legacy::takes_notification(shared, headers) {
         return Ok(());
     }
-    headers::check_method(one(headers, headers::METHOD)?, method)?;
-    let version = one(headers, headers::PROTOCOL_VERSION)?.map(headers::trim_ows);
-    match version {
+    headers::check_method(mirrors::method(headers)?, method)?;
+    match mirrors::protocol_version(headers)? {
         Some(version) if !is_served(version) => Err(Error::Version(version.to_owned())),
         version => Ok(headers::check_version(
             version,
@@ -330,7 +347,7 @@ async fn request_answer(
         return Box::pin(legacy::answer(shared, proven, request, version, meter)).await;
     }
     let judged = judge(shared, &headers, &request, &mut meter);
-    let (method, request_meta) = match judged {
+    let (method, request_meta, named) = match judged {
         Ok(judged) => judged,
         Err(error) => {
             return Answer::Whole(finish(shared, Some(&request.id), Err(error), &mut meter));
@@ -338,7 +355,10 @@ async fn request_answer(
     };
     let streams = door::accepts(&headers).streams;
     let caller = Caller::new(proven, request_meta, streams);
-    let call = Call::new(caller, (headers, request), meter);
+    let call = Call {
+        named,
+        ..Call::new(caller, (headers, request), meter)
+    };
     let span = trace::request(method.as_str(), &call);
     carry_out(shared, method, call).instrument(span).await
 }
@@ -391,18 +411,21 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, method: Method, call: Call) 
     call.answer(shared, result)
 }
 
-/// The checks between the JSON and the method's own params.
+/// The checks between the JSON and the method's own params; with what those name.
 fn judge(
     shared: &Shared,
     headers: &HeaderMap,
     request: &jsonrpc::Request,
     meter: &mut Meter,
-) -> Result<(Method, RequestMeta), Error> {
-    let params = request.params.as_deref();
-    let version = one(headers, headers::PROTOCOL_VERSION);
-    let parsed = RequestMeta::parse(params);
+) -> Result<(Method, RequestMeta, Option<String>), Error> {
+    let params = Params::read(request.params.as_deref());
+    let version = mirrors::protocol_version(headers);
+    let parsed = match &params {
+        Ok(params) => RequestMeta::read(params),
+        Err(error) => Err(error.clone().into()),
+    };
     check_legacy(request, version.as_ref().ok().copied().flatten(), &parsed)?;
-    headers::check_method(one(headers, headers::METHOD)?, &request.method)?;
+    headers::check_method(mirrors::method(headers)?, &request.method)?;
     let method =
         Method::parse(&request.method).ok_or_else(|| Error::Method(request.method.clone()))?;
     meter.method(method.as_str());
@@ -411,7 +434,8 @@ fn judge(
     if !parsed.version_is_supported() {
         return Err(Error::Version(parsed.protocol_version));
     }
-    match headers::check_name(&request.method, one(headers, headers::NAME)?, params)? {
+    let named = headers::name_in(&request.method, &params.map_err(meta::MetaError::from)?);
+    match headers::check_name(&request.method, mirrors::name(headers)?, named.as_deref())? {
         NameHeader::Matches | NameHeader::NotApplicable => {}
         NameHeader::MissingOnTask => {
             shared
@@ -424,7 +448,7 @@ fn judge(
     if method.is_about_tasks() && !parsed.capabilities.declares_tasks() {
         return Err(Error::TasksNotDeclared);
     }
-    Ok((method, parsed))
+    Ok((method, parsed, named))
 }
 
 /// A client of an older revision gets an answer that it prints clearly: `-32022` with what is
@@ -435,7 +459,7 @@ fn check_legacy(
     version: Option<&str>,
     parsed: &Result<RequestMeta, meta::MetaError>,
 ) -> Result<(), Error> {
-    match version.map(headers::trim_ows) {
+    match version {
         None if request.method == "initialize" => {
             let asked = meta::initialize_version(request.params.as_deref());
             Err(Error::Version(asked.unwrap_or_else(|| "none".to_owned())))
@@ -449,21 +473,4 @@ fn check_legacy(
 
 fn is_served(version: &str) -> bool {
     protocol::SUPPORTED_VERSIONS.contains(&version)
-}
-
-/// The value of a header that may occur once, as visible ASCII.
-pub(crate) fn one<'a>(
-    headers: &'a HeaderMap,
-    name: &str,
-) -> Result<Option<&'a str>, HeaderMismatch> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    let shown = || String::from_utf8_lossy(value.as_bytes()).into_owned();
-    match (value.to_str(), values.next()) {
-        (Ok(text), None) => Ok(Some(text)),
-        (Ok(_), Some(_)) => Err(HeaderMismatch::malformed(name, "it occurs twice")),
-        (Err(_), _) => Err(HeaderMismatch::malformed(name, &shown())),
-    }
 }

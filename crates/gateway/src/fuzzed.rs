@@ -10,8 +10,8 @@ use crate::arguments;
 use crate::auth::fuzzed as auth;
 use crate::cursor::Use;
 use crate::door;
-use crate::endpoint;
 use crate::method::Method;
+use crate::mirrors;
 use crate::request_state::Binding;
 use crate::sealed::Keys;
 
@@ -114,7 +114,7 @@ pub fn check_schema(schema: &str, arguments: &Value) -> Result<(), String> {
 /// # Errors
 /// If it is malformed, in words.
 pub fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, String> {
-    endpoint::one(headers, name).map_err(|mismatch| mismatch.to_string())
+    mirrors::named(headers, name).map_err(|mismatch| mismatch.to_string())
 }
 
 /// Whether the body is said to be JSON, whether streams are read, whether anything is.

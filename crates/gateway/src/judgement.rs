@@ -17,9 +17,10 @@ use crate::arguments;
 use crate::auth;
 use crate::caller::Caller;
 use crate::catalog::Entry;
-use crate::endpoint::{Call, one};
+use crate::endpoint::Call;
 use crate::error::Error;
 use crate::method::Method;
+use crate::mirrors;
 use crate::request_state::{Binding, State};
 use crate::trace;
 
@@ -66,7 +67,11 @@ pub(crate) async fn judge(shared: &Shared, call: &Call) -> Result<Verdict, Error
         Some(_) => &[],
     };
     for param in mirrored {
-        headers::check_param(param, arguments, one(&call.headers, &param.header)?)?;
+        headers::check_param(
+            param,
+            arguments,
+            mirrors::named(&call.headers, &param.header)?,
+        )?;
     }
     if !caller.has_scopes(&policy.scopes) {
         let own = &shared.door.auth.scopes().call;
@@ -152,7 +157,7 @@ fn idempotency_key(
     let sources = Sources {
         meta: call.caller.idempotency_key.as_deref(),
         params: params.idempotency_key.as_deref(),
-        header: one(&call.headers, "Idempotency-Key")?,
+        header: mirrors::named(&call.headers, "Idempotency-Key")?,
         argument: argument.as_deref(),
     };
     Ok(idempotency::extract(&sources, bytes_max)?)

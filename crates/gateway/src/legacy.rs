@@ -19,7 +19,6 @@ mod wire;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use protocol::headers;
 use protocol::jsonrpc::{self, Response};
 use protocol::legacy::{self, Answers};
 use tracing::Instrument as _;
@@ -31,11 +30,12 @@ use crate::Shared;
 use crate::auth::Proven;
 use crate::caller::Caller;
 use crate::door;
-use crate::endpoint::{self, Call, one};
+use crate::endpoint::{self, Call};
 use crate::error::Error;
 use crate::method::Method;
 use crate::methods::tasks_update::store_answers;
 use crate::metrics::Meter;
+use crate::mirrors;
 use crate::reply::{Answer, Reply};
 use crate::trace;
 use wire::Served;
@@ -45,15 +45,17 @@ fn named(shared: &Shared, headers: &HeaderMap) -> Option<&'static str> {
     if !shared.config.legacy_clients {
         return None;
     }
-    let version = one(headers, headers::PROTOCOL_VERSION).ok().flatten()?;
-    legacy::version(headers::trim_ows(version))
+    legacy::version(mirrors::protocol_version(headers).ok().flatten()?)
 }
 
 /// Whether a request may turn out to be of an older revision, as far as its head tells. Those
 /// revisions mirror nothing into headers.
 pub(crate) fn may_be(shared: &Shared, headers: &HeaderMap) -> bool {
-    let nameless = !headers.contains_key(headers::PROTOCOL_VERSION);
-    (nameless && shared.config.legacy_clients) || named(shared, headers).is_some()
+    shared.config.legacy_clients
+        && match mirrors::protocol_version(headers) {
+            Ok(version) => version.is_none_or(|version| legacy::version(version).is_some()),
+            Err(_) => false,
+        }
 }
 
 /// The older revision that a request is of; `None` = it is judged as what it is today. Whatever
@@ -64,9 +66,13 @@ pub(crate) fn version_of(
     request: &jsonrpc::Request,
 ) -> Option<&'static str> {
     // The handshake comes before there is a version to name.
-    let nameless = !headers.contains_key(headers::PROTOCOL_VERSION);
-    let begins = request.method == "initialize" && nameless && shared.config.legacy_clients;
-    let version = named(shared, headers).or(begins.then_some(legacy::WITH_TASKS))?;
+    let begins = |headers| {
+        request.method == "initialize"
+            && mirrors::protocol_version(headers) == Ok(None)
+            && shared.config.legacy_clients
+    };
+    let version =
+        named(shared, headers).or_else(|| begins(headers).then_some(legacy::WITH_TASKS))?;
     (!legacy::is_modern(request.params.as_deref())).then_some(version)
 }
 

@@ -38,6 +38,7 @@ mod memory;
 mod method;
 mod methods;
 mod metrics;
+mod mirrors;
 mod overdue;
 pub mod pace;
 mod peers;

@@ -3,7 +3,7 @@
 //! A trace is the caller's: `_meta` first, because one HTTP request may be a proxy's and not the
 //! caller's; else the headers. Both are foreign text: what is malformed is as if it were not there.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use telemetry::TraceContext;
 use telemetry::traces::{self, DETAIL};
@@ -13,6 +13,10 @@ use tracing::field::Empty;
 use crate::endpoint::Call;
 use crate::error::{Error, Row};
 use crate::reply::Reply;
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+static BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
 /// Opens the span of a request that may be carried out.
 pub(crate) fn request(method: &'static str, call: &Call) -> Span {
@@ -148,11 +152,11 @@ pub(crate) fn of_caller(meta: TraceContext, headers: &HeaderMap) -> TraceContext
 
 /// What HTTP says of the trace.
 fn of_headers(headers: &HeaderMap) -> TraceContext {
-    let text = |name| headers.get(name)?.to_str().ok().map(str::to_owned);
+    let text = |name: &HeaderName| headers.get(name)?.to_str().ok().map(str::to_owned);
     TraceContext {
-        traceparent: text("traceparent"),
-        tracestate: text("tracestate"),
-        baggage: text("baggage"),
+        traceparent: text(&TRACEPARENT),
+        tracestate: text(&TRACESTATE),
+        baggage: text(&BAGGAGE),
     }
     .accepted()
 }

@@ -10,10 +10,9 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::value::RawValue;
 
 use crate::code;
-use crate::jsonrpc::ErrorObject;
+use crate::jsonrpc::{ErrorObject, Params};
 pub use crate::mirror::{ParamHeader, check_param, param_headers};
 use crate::raw::{self, shorten};
 
@@ -170,7 +169,13 @@ pub enum NameHeader {
     MissingOnTask,
 }
 
-/// `Mcp-Name` against what the method's params name.
+/// What the params of a request of this method name, if they do: the text that `Mcp-Name` mirrors.
+#[must_use]
+pub fn name_in(method: &str, params: &Params<'_>) -> Option<String> {
+    raw::string(params.get(name_source(method)?)?)
+}
+
+/// `Mcp-Name` against what the method's params name ([`name_in`]).
 ///
 /// # Errors
 /// If the header is malformed or another; if it is missing on a method other
@@ -178,10 +183,8 @@ pub enum NameHeader {
 pub fn check_name(
     method: &str,
     header: Option<&str>,
-    params: Option<&RawValue>,
+    expected: Option<&str>,
 ) -> Result<NameHeader, HeaderMismatch> {
-    let expected =
-        name_source(method).and_then(|source| raw::string(raw::member(params?, source)?));
     let Some(expected) = expected else {
         return Ok(NameHeader::NotApplicable);
     };
@@ -189,12 +192,12 @@ pub fn check_name(
         return if method.starts_with("tasks/") {
             Ok(NameHeader::MissingOnTask)
         } else {
-            Err(HeaderMismatch::missing(NAME, &expected))
+            Err(HeaderMismatch::missing(NAME, expected))
         };
     };
     match decode(header) {
         None => Err(HeaderMismatch::malformed(NAME, header)),
         Some(value) if value == expected => Ok(NameHeader::Matches),
-        Some(value) => Err(HeaderMismatch::different(NAME, &expected, &value)),
+        Some(value) => Err(HeaderMismatch::different(NAME, expected, &value)),
     }
 }

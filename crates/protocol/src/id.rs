@@ -81,7 +81,8 @@ impl FromStr for TaskId {
 
 impl Serialize for TaskId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let mut room = Uuid::encode_buffer();
+        serializer.serialize_str(self.0.hyphenated().encode_lower(&mut room))
     }
 }
 

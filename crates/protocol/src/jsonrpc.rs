@@ -114,6 +114,29 @@ pub struct Request {
     pub params: Option<Box<RawValue>>,
 }
 
+/// The params of a request, read one level deep: once for all that every request is asked for in them.
+#[derive(Debug)]
+pub struct Params<'a>(raw::Object<'a>);
+
+impl<'a> Params<'a> {
+    /// Absent params are an empty object.
+    ///
+    /// # Errors
+    /// If they are no object, or have a key twice.
+    pub fn read(params: Option<&'a RawValue>) -> Result<Self, InvalidParams> {
+        raw::Object::params(params).map(Self)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.get(name)
+    }
+
+    /// The member's value, where `null` counts as absent.
+    pub(crate) fn present(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.present(name)
+    }
+}
+
 /// A message that gets no response.
 #[derive(Debug)]
 pub struct Notification {

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 pub use crate::capabilities::ClientCapabilities;
-use crate::jsonrpc::{ErrorObject, InvalidParams};
+use crate::jsonrpc::{ErrorObject, InvalidParams, Params};
 use crate::raw::{self, Object, shorten};
 use crate::{code, writer};
 
@@ -148,8 +148,7 @@ impl RequestMeta {
     /// # Errors
     /// If `_meta`, the version or the capabilities are missing or of the wrong
     /// type, if a key occurs twice, or if a token or key we would use is malformed.
-    pub fn parse(params: Option<&RawValue>) -> Result<Self, MetaError> {
-        let params = Object::params(params)?;
+    pub fn read(params: &Params<'_>) -> Result<Self, MetaError> {
         let meta = params.present("_meta").ok_or(MetaError::Missing)?;
         let meta = Object::strict(meta, "it")?;
         let protocol_version = meta
@@ -243,6 +242,7 @@ pub fn missing_tasks_extension() -> ErrorObject {
 #[derive(Clone, Debug)]
 pub struct ResultMeta {
     server_info: Arc<str>,
+    json: Bytes,
 }
 
 /// A stored result is not a JSON object: a bug of whoever stored it.
@@ -261,15 +261,15 @@ impl ResultMeta {
     #[must_use]
     pub fn new(server: &Implementation) -> Self {
         let json = writer::json(server);
-        Self {
-            server_info: String::from_utf8_lossy(&json).into(),
-        }
+        let server_info: Arc<str> = String::from_utf8_lossy(&json).into();
+        let json = with_server_info(&server_info).finish();
+        Self { server_info, json }
     }
 
     /// The `_meta` object.
     #[must_use]
     pub fn to_json(&self) -> Bytes {
-        self.start().finish()
+        self.json.clone()
     }
 
     /// The name and version of this server, a JSON object.
@@ -279,12 +279,9 @@ impl ResultMeta {
 
     /// The `_meta` object of a message of a subscription.
     pub(crate) fn with_subscription(&self, id: &str) -> Bytes {
-        self.start().raw(SUBSCRIPTION_ID_KEY, id).finish()
-    }
-
-    fn start(&self) -> writer::Object {
-        writer::Object::with_capacity(self.server_info.len() + 100)
-            .raw(SERVER_INFO_KEY, &*self.server_info)
+        with_server_info(&self.server_info)
+            .raw(SUBSCRIPTION_ID_KEY, id)
+            .finish()
     }
 
     /// A stored result with `serverInfo` in its `_meta`; all else byte for byte.
@@ -315,7 +312,7 @@ impl ResultMeta {
             .into_members()
             .into_iter()
             .filter(|(name, _)| name != SERVER_INFO_KEY)
-            .fold(self.start(), |out, (name, value)| {
+            .fold(with_server_info(&self.server_info), |out, (name, value)| {
                 out.entry(&name, value.get().as_bytes())
             })
             .finish();
@@ -325,4 +322,8 @@ impl ResultMeta {
         out.extend_from_slice(&text.as_bytes()[at.end..]);
         Ok(Bytes::from(out))
     }
+}
+
+fn with_server_info(server_info: &str) -> writer::Object {
+    writer::Object::with_capacity(server_info.len() + 100).raw(SERVER_INFO_KEY, server_info)
 }

@@ -12,6 +12,9 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
+/// Of a moment of the years 0 to 9999.
+const TEXT: [u8; 27] = *b"0000-00-00T00:00:00.000000Z";
+
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
@@ -33,6 +36,34 @@ impl Timestamp {
     pub const fn unix_micros(self) -> i64 {
         self.0
     }
+
+    /// Year, month, day, hour, minute, second, microsecond.
+    fn fields(self) -> [i64; 7] {
+        let seconds = self.0.div_euclid(MICROS_PER_SECOND);
+        let micros = self.0.rem_euclid(MICROS_PER_SECOND);
+        let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
+        let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        [year, month, day, hour, minute, second, micros]
+    }
+
+    /// What it prints as, without what a formatter costs: each answer about a task shows two of them. `None` for a year
+    /// that has not four digits.
+    fn write(self, room: &mut [u8; TEXT.len()]) -> Option<&str> {
+        let fields = self.fields();
+        if !(0..=9999).contains(&fields[0]) {
+            return None;
+        }
+        *room = TEXT;
+        let places = [0..4, 5..7, 8..10, 11..13, 14..16, 17..19, 20..26];
+        for (mut number, place) in fields.into_iter().zip(places) {
+            for digit in room[place].iter_mut().rev() {
+                *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+                number /= 10;
+            }
+        }
+        std::str::from_utf8(room).ok()
+    }
 }
 
 impl From<SystemTime> for Timestamp {
@@ -48,11 +79,10 @@ impl From<SystemTime> for Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.div_euclid(MICROS_PER_SECOND);
-        let micros = self.0.rem_euclid(MICROS_PER_SECOND);
-        let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
-        let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
-        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        if let Some(text) = self.write(&mut TEXT.clone()) {
+            return f.write_str(text);
+        }
+        let [year, month, day, hour, minute, second, micros] = self.fields();
         write!(
             f,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
@@ -62,7 +92,10 @@ impl fmt::Display for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self.write(&mut TEXT.clone()) {
+            Some(text) => serializer.serialize_str(text),
+            None => serializer.collect_str(self),
+        }
     }
 }
 
@@ -100,12 +133,28 @@ mod tests {
             (4_107_542_399_000_000, "2100-02-28T23:59:59.000000Z"),
             (4_107_542_400_000_000, "2100-03-01T00:00:00.000000Z"),
         ] {
-            assert_eq!(Timestamp::from_unix_micros(micros).to_string(), text);
+            let time = Timestamp::from_unix_micros(micros);
+            assert_eq!(time.to_string(), text);
+            assert_eq!(serde_json::to_string(&time).unwrap(), format!("\"{text}\""));
         }
         assert_eq!(
             Timestamp::from_unix_ms(1_000).to_string(),
             "1970-01-01T00:00:01.000000Z"
         );
+    }
+
+    #[test]
+    fn years_have_four_digits_or_all_that_they_have() {
+        for (seconds, text) in [
+            (-62_167_219_200, "0000-01-01T00:00:00.000000Z"),
+            (-62_167_219_201, "-001-12-31T23:59:59.000000Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.000000Z"),
+            (253_402_300_800, "10000-01-01T00:00:00.000000Z"),
+        ] {
+            let time = Timestamp::from_unix_ms(seconds * 1_000);
+            assert_eq!(time.to_string(), text);
+            assert_eq!(serde_json::to_string(&time).unwrap(), format!("\"{text}\""));
+        }
     }
 
     #[test]

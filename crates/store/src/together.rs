@@ -31,13 +31,18 @@ const TOGETHER: Limits = Limits {
 /// Jobs that are taken by turn in one statement, at most: those of one principal are found by passing the ones before.
 const TURNS_MAX: usize = 16;
 
+/// So many reads wait before a second statement begins beside one. They wait for no disk, so there is little to be done
+/// meanwhile.
+const READS_CROWD: usize = 32;
+
 /// Longer than a healthy round trip takes: one that hangs (a lock, a connection that is cut off) holds nobody
 /// up for longer.
 const IMPATIENT: Duration = Duration::from_millis(100);
 
-/// Between the beginnings of two round trips of one kind: who comes sooner gathers with others. Whoever is alone never
-/// comes so soon, and where many do, a few of them together cost Postgres little more than one.
-const PACE: Duration = Duration::from_millis(2);
+/// Between the beginnings of two round trips of one kind, if the first was made for several: who comes sooner gathers with
+/// others, since a few of them together cost Postgres little more than one. Whoever is alone waits for nothing, however
+/// often it comes.
+const PACE: Duration = Duration::from_millis(5);
 
 /// Whoever asks for others may use its last try to the end.
 const LEADER_LATE: Duration = Duration::from_secs(1);
@@ -85,7 +90,7 @@ impl<Q, A> Clone for Kind<Q, A> {
     }
 }
 
-/// When the last round trip of a kind began.
+/// When the last round trip of a kind began that was made for several.
 #[derive(Default)]
 struct Pace(Mutex<Option<Instant>>);
 
@@ -96,7 +101,11 @@ impl Pace {
         if let Some(last) = last.filter(|last| last.elapsed() < PACE) {
             tokio::time::sleep_until((last + PACE).into()).await;
         }
-        *self.last() = Some(Instant::now());
+    }
+
+    /// One begins, for so many.
+    fn begins(&self, questions: usize) {
+        *self.last() = (questions > 1).then(Instant::now);
     }
 
     fn last(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -114,8 +123,12 @@ impl Together {
             batch_max: TURNS_MAX,
             ..limits
         };
+        let reads = Limits {
+            crowd: READS_CROWD,
+            ..limits
+        };
         Self {
-            reads: Kind::unpaced(Batches::new(limits, |_| 0)),
+            reads: Kind::unpaced(Batches::new(reads, |_| 0)),
             creates: Kind::paced(Batches::new(limits, |row: &Arc<Row>| row.bytes())),
             claims: Kind::paced(Batches::new(limits, |_| 0)),
             results: Kind::paced(Batches::new(limits, |finished: &Arc<Finished>| {
@@ -167,11 +180,17 @@ impl Store {
             if let Some(pace) = &kind.pace {
                 pace.keep().await;
             }
+            // Whoever is here already, but had no turn of a thread yet, comes along. It costs whoever is alone a look
+            // at the sockets.
+            tokio::task::yield_now().await;
         };
         let asking = kind
             .batches
             .ask(question, impatient, pause, |questions: Vec<Q>| {
                 self.metrics.together(operation, questions.len());
+                if let Some(pace) = &kind.pace {
+                    pace.begins(questions.len());
+                }
                 round_trip(questions)
             });
         // In an outage whoever came before has its own time first; ours does not begin after it.
@@ -196,7 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// Whoever comes soon waits for the rest of the time; whoever comes later, or first, for nothing.
+    /// Whoever comes soon after several waits for the rest of the time; whoever comes later, or after one who was alone, for
+    /// nothing.
     #[tokio::test]
     async fn a_pace_is_kept_by_those_who_come_too_soon() {
         let pace = Pace::default();
@@ -205,10 +225,13 @@ mod tests {
             std::pin::pin!(pace.keep()).poll(&mut context).is_ready()
         };
         assert!(is_ready());
+        pace.begins(1);
+        assert!(is_ready());
+        pace.begins(2);
+        assert!(!is_ready());
         let last = (*pace.last()).unwrap();
         pace.keep().await;
         assert!(last.elapsed() >= PACE);
-        tokio::time::sleep(PACE).await;
         assert!(is_ready());
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use protocol::TaskId;
-use protocol::tasks::{self, TaskIdParams};
+use protocol::tasks;
 use queue::Lane;
 use store::{Cancel, Principal};
 
@@ -15,8 +15,7 @@ use crate::reply::Reply;
 
 /// Asks for a stop; any number of times is once.
 pub(crate) async fn cancel(shared: &Arc<Shared>, call: &Call) -> Result<Reply, Error> {
-    let params = TaskIdParams::parse(call.params())?;
-    let id = params.id().ok_or(Error::TaskNotFound)?;
+    let id = call.task()?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
     if let Cancel::Gone(lookup) = request(shared, &call.caller.principal, id).await? {
         return Err(Error::gone(lookup));

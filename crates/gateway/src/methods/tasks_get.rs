@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use protocol::tasks::{self, TaskIdParams};
+use protocol::tasks;
 use store::Lookup;
 
 use crate::Shared;
@@ -14,8 +14,7 @@ use crate::{large, pace, view};
 
 /// The task as it is now.
 pub(crate) async fn get(shared: &Shared, call: &Call) -> Result<Reply, Error> {
-    let params = TaskIdParams::parse(call.params())?;
-    let id = params.id().ok_or(Error::TaskNotFound)?;
+    let id = call.task()?;
     tracing::Span::current().record("task.id", tracing::field::display(id));
     let admitted = pace::admit(shared, &call.caller, id).await?;
     let principal = &call.caller.principal;

@@ -5,11 +5,23 @@ use std::borrow::Cow;
 use protocol::ErrorObject;
 use protocol::headers::{
     HeaderMismatch, NameHeader, ParamHeader, check_method, check_name, check_param, check_version,
-    decode, param_headers, trim_ows,
+    decode, name_in, param_headers, trim_ows,
 };
+use protocol::jsonrpc::Params;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::raw;
+
+/// The check as a request goes through it.
+fn name_of(
+    method: &str,
+    header: Option<&str>,
+    params: Option<&RawValue>,
+) -> Result<NameHeader, HeaderMismatch> {
+    let params = Params::read(params).expect("an object");
+    check_name(method, header, name_in(method, &params).as_deref())
+}
 
 #[test]
 fn method_and_version_must_be_there_and_the_same() {
@@ -42,7 +54,7 @@ fn method_and_version_must_be_there_and_the_same() {
 #[test]
 fn name_mirrors_what_the_method_is_about() {
     let call = raw(r#"{"name":"greet","arguments":{"name":"x"}}"#);
-    let check = |header| check_name("tools/call", header, Some(&call));
+    let check = |header| name_of("tools/call", header, Some(&call));
     assert_eq!(check(Some("greet")), Ok(NameHeader::Matches));
     assert_eq!(check(Some("  greet  ")), Ok(NameHeader::Matches));
     assert_eq!(check(Some("=?base64?Z3JlZXQ=?=")), Ok(NameHeader::Matches));
@@ -57,7 +69,7 @@ fn name_mirrors_what_the_method_is_about() {
     }
     let read = raw(r#"{"uri":"file:///é"}"#);
     assert_eq!(
-        check_name(
+        name_of(
             "resources/read",
             Some("=?base64?ZmlsZTovLy/DqQ==?="),
             Some(&read)
@@ -70,24 +82,24 @@ fn name_mirrors_what_the_method_is_about() {
 fn a_missing_name_on_tasks_is_served_and_a_wrong_one_is_not() {
     let params = raw(r#"{"taskId":"t"}"#);
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-        let check = |header| check_name(method, header, Some(&params));
+        let check = |header| name_of(method, header, Some(&params));
         assert_eq!(check(None), Ok(NameHeader::MissingOnTask));
         assert_eq!(check(Some("t")), Ok(NameHeader::Matches));
         assert!(check(Some("u")).is_err());
         assert!(check(Some("")).is_err());
     }
     assert_eq!(
-        check_name("tasks/result", None, Some(&params)),
+        name_of("tasks/result", None, Some(&params)),
         Ok(NameHeader::NotApplicable)
     );
     assert_eq!(
-        check_name("tools/list", Some("x"), None),
+        name_of("tools/list", Some("x"), None),
         Ok(NameHeader::NotApplicable)
     );
     // The params are malformed: that is for their own check to say.
     for params in [r"{}", r#"{"name":7}"#, r#"{"name":null}"#] {
         assert_eq!(
-            check_name("tools/call", None, Some(&raw(params))),
+            name_of("tools/call", None, Some(&raw(params))),
             Ok(NameHeader::NotApplicable)
         );
     }

@@ -1,17 +1,23 @@
 //! `_meta` of requests and results, and what capabilities count.
 
 use protocol::input::InputKind::{self, ElicitForm, ElicitUrl, Roots, Sampling};
+use protocol::jsonrpc::Params;
 use protocol::meta::{
     ClientCapabilities, Implementation, MetaError, RequestMeta, ResultMeta, initialize_version,
     missing_capability, missing_tasks_extension, unsupported_version,
 };
 use protocol::{ErrorObject, VERSION};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::{raw, value};
 
+fn read(params: Option<&RawValue>) -> Result<RequestMeta, MetaError> {
+    RequestMeta::read(&Params::read(params)?)
+}
+
 fn parse(params: &Value) -> Result<RequestMeta, MetaError> {
-    RequestMeta::parse(Some(&raw(&params.to_string())))
+    read(Some(&raw(&params.to_string())))
 }
 
 fn meta(extra: Value) -> Value {
@@ -59,7 +65,7 @@ fn reads_what_clients_send() {
 #[test]
 fn needs_version_and_capabilities_and_nothing_else() {
     assert!(parse(&meta(json!({}))).is_ok());
-    assert_eq!(RequestMeta::parse(None).unwrap_err(), MetaError::Missing);
+    assert_eq!(read(None).unwrap_err(), MetaError::Missing);
     assert_eq!(parse(&json!({})).unwrap_err(), MetaError::Missing);
     assert_eq!(
         parse(&json!({"_meta": null})).unwrap_err(),
@@ -103,12 +109,9 @@ fn refuses_a_key_twice() {
         "io.modelcontextprotocol/clientCapabilities":{{}},
         "io.modelcontextprotocol/protocolVersion":"{VERSION}"}}}}"#
     ));
+    assert!(matches!(read(Some(&params)), Err(MetaError::Malformed(_))));
     assert!(matches!(
-        RequestMeta::parse(Some(&params)),
-        Err(MetaError::Malformed(_))
-    ));
-    assert!(matches!(
-        RequestMeta::parse(Some(&raw(r#"{"_meta":{},"_meta":{}}"#))),
+        read(Some(&raw(r#"{"_meta":{},"_meta":{}}"#))),
         Err(MetaError::Malformed(_))
     ));
     assert!(
@@ -136,10 +139,7 @@ fn progress_tokens_are_echoed_as_sent() {
             r#"{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{VERSION}",
             "io.modelcontextprotocol/clientCapabilities":{{}},"progressToken":{token}}}}}"#
         );
-        let token_read = RequestMeta::parse(Some(&raw(&params)))
-            .unwrap()
-            .progress_token
-            .unwrap();
+        let token_read = read(Some(&raw(&params))).unwrap().progress_token.unwrap();
         let note = protocol::progress::write_notification(
             &token_read,
             &protocol::progress::Progress::new(50)
