@@ -1,8 +1,8 @@
 //! A worker's side of the job streams: `next()`.
 //!
 //! One connection a shard, because a blocking read stops everything else on its connection. A
-//! shard is asked without waiting first, with an exact limit, and waits for a single hint when it
-//! has none: so a worker never holds hints that it has no room for while others are idle.
+//! shard is asked without waiting first, with an exact limit, and once it holds no more it is waited for, by a read that
+//! brings one or two hints: so a worker never holds hints that it has no room for while others are idle.
 //!
 //! All operations live in the consumer, not in the future of `next()`: dropping that future loses
 //! nothing.

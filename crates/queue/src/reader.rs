@@ -81,7 +81,7 @@ pub(crate) enum Operation {
     Connect,
     /// Take what is there.
     Take,
-    /// Wait for one hint.
+    /// Wait for a hint.
     Wait,
     /// Take over what others left.
     Reclaim,
@@ -170,14 +170,22 @@ impl Reading {
         Done::new(connection, result)
     }
 
-    /// Waits up to `block` for one hint.
-    pub(crate) async fn wait(self, mut connection: Connection) -> Done {
+    /// How many hints of a stream a wait brings at most, where there is room for `max`: 2 show that more may be left
+    /// there, 1 that nothing is. Where they might have no room, since all shards are waited for at once and each stream
+    /// is counted by itself, it is 1, and nobody knows.
+    pub(crate) fn waits_for(&self, max: usize) -> usize {
+        let waits = self.link.keys.shards().len() * self.streams.keys.len();
+        if max >= 2 * waits { 2 } else { 1 }
+    }
+
+    /// Waits up to `block` for a hint; `count` of each stream at most.
+    pub(crate) async fn wait(self, mut connection: Connection, count: usize) -> Done {
         let block = self.link.config.block;
         let mut command = redis::cmd("XREADGROUP");
         command.arg("GROUP").arg(GROUP).arg(&*self.consumer);
         command
             .arg("COUNT")
-            .arg(1)
+            .arg(count)
             .arg("BLOCK")
             .arg(millis(block))
             .arg("STREAMS");

@@ -21,7 +21,7 @@ pub(crate) struct Shard {
     /// Every stream ever read, whose groups may know this consumer.
     pub joined: BTreeSet<Arc<str>>,
     state: State,
-    /// Whether it was found empty since the last wait.
+    /// Whether nothing was left there by what was done last: it is waited for, and not asked again.
     pub empty: bool,
     /// Whether the last look left nothing there: what came since, somebody waits for.
     pub drained: bool,
@@ -116,7 +116,12 @@ impl Shard {
             // It was begun where nothing was left, and brings what came since.
             Operation::Wait => self.drained && found.is_some(),
         };
-        self.empty = operation == Operation::Take && is_below && found == Some(0);
+        self.empty = match operation {
+            Operation::Take => is_below,
+            // After a wait in vain it is looked at, to be sure.
+            Operation::Wait => is_below && found != Some(0),
+            Operation::Connect | Operation::Reclaim => false,
+        };
     }
 
     pub(crate) fn operation(&self) -> Option<Operation> {
@@ -168,6 +173,10 @@ impl Shard {
     ) {
         let now = Instant::now();
         let streams = Arc::clone(&reading.streams);
+        let max = match operation {
+            Operation::Wait => reading.waits_for(max),
+            _ => max,
+        };
         let before = std::mem::replace(&mut self.state, State::Down { retry_at: now });
         let (client, done): (_, BoxFuture<'static, Done>) = match (operation, before) {
             (Operation::Take, State::Idle { connection, .. }) => {
@@ -176,7 +185,7 @@ impl Shard {
             }
             (Operation::Wait, State::Idle { connection, .. }) => {
                 let client = Some(connection.client.clone());
-                (client, Box::pin(reading.wait(connection)))
+                (client, Box::pin(reading.wait(connection, max)))
             }
             (Operation::Reclaim, State::Idle { connection, .. }) => {
                 self.reclaim_at = now + reading.link.config.reclaim_interval;

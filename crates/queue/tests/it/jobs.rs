@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use harness::redis::Redis;
 use queue::Config;
 
 use crate::support::*;
@@ -63,6 +64,43 @@ async fn a_waiting_consumer_hears_of_a_push_at_once() {
         "{:?}",
         pushed_at.elapsed()
     );
+}
+
+/// A wait that brings one hint where it might have brought two says that nothing else is there.
+#[tokio::test]
+async fn hints_that_come_one_by_one_are_waited_for_and_not_looked_for() {
+    let redis = Redis::temporary().await.unwrap();
+    let process = connect(Config {
+        // A wait in vain is followed by a look.
+        block: Duration::from_secs(10),
+        reclaim_interval: Duration::from_secs(10),
+        probe_interval: Duration::from_secs(10),
+        ..config(&redis)
+    })
+    .await;
+    let lanes = vec![lane("a"), lane("b"), lane("c")];
+    let mut consumer = process.queue.consumer(lanes.clone());
+    for (looks, free, pushes) in [(0..8, 100, 40), (20..200, 10, 40)] {
+        // Connects, looks at each shard, and waits.
+        let waits = tokio::time::timeout(Duration::from_millis(300), consumer.next(free));
+        assert!(waits.await.is_err());
+        let () = ask(&redis, &["CONFIG", "RESETSTAT"]).await;
+        for n in 0..pushes {
+            let pushed = process.push(&lanes[n % 3], 1).await;
+            let taken = consumer.next(free).await.unwrap().hints;
+            assert_eq!(ids(&taken), pushed);
+            // The next operation begins.
+            let none = tokio::time::timeout(Duration::from_millis(5), consumer.next(free));
+            assert!(none.await.is_err());
+        }
+        let stats: String = ask(&redis, &["INFO", "commandstats"]).await;
+        let scripts = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
+            .and_then(|rest| rest.split(',').next()?.parse::<usize>().ok());
+        let looked = scripts.unwrap() - pushes;
+        assert!(looks.contains(&looked), "{looked} looks, {free} places");
+    }
 }
 
 #[tokio::test]
